@@ -7,6 +7,7 @@ import {
   type Encoding,
   gzip,
   hasRoomFor,
+  isZlib,
   startEncoder,
 } from '../http/encoders.ts';
 import type { BodyWrapper } from '../http/exchange.ts';
@@ -16,6 +17,9 @@ import { HeadEnd } from './head-end.ts';
 /** If an app has truncated its response, the available part is passed on. */
 const LENIENT = { finishFlush: zlib.constants.Z_SYNC_FLUSH };
 const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
+
+/** RFC 1950 §2.2: DEFLATE with a window of 32 KiB, and no dictionary. */
+const ZLIB_HEADER = Buffer.from([0x78, 0x9c]);
 
 /** Bytes of an encoded page. A page that is known to be longer passes unchanged. */
 export const MAX_ENCODED_BYTES = 16 * 1024 * 1024;
@@ -88,9 +92,25 @@ export function injecting(
         if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
       });
     });
-    pipeSteps([decoder, bounded(decoder), insertion, encoder], body);
-    return decoder;
+    const isDeflate = coding.encoding === deflate;
+    const steps: [Transform, ...Transform[]] = isDeflate ? [inZlibFormat(), decoder] : [decoder];
+    pipeSteps([...steps, bounded(decoder), insertion, encoder], body);
+    return steps[0];
   };
+}
+
+/** Puts the header of the zlib format before raw DEFLATE data. The checksum at its end stays missing. */
+function inZlibFormat(): Transform {
+  let isFirst = true;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      if (isFirst && chunk.length > 0) {
+        isFirst = false;
+        if (!isZlib(chunk)) this.push(ZLIB_HEADER);
+      }
+      done(null, chunk);
+    },
+  });
 }
 
 /** Passes on decoded data, and fails if it is more than a normal page of this length contains. */

@@ -5,7 +5,7 @@ import {
   type ResponseHead,
   type BodyWrapper,
 } from '../http/exchange.ts';
-import { decompressZstd } from '../http/encoders.ts';
+import { decompressZstd, isZlib } from '../http/encoders.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { orNull } from '../kernel/parse.ts';
@@ -129,7 +129,7 @@ function inflate(bytes: Buffer, encoding: string): Buffer {
     case 'x-gzip':
       return zlib.gunzipSync(bytes, limit);
     case 'deflate':
-      return zlib.inflateSync(bytes, limit);
+      return isZlib(bytes) ? zlib.inflateSync(bytes, limit) : zlib.inflateRawSync(bytes, limit);
     case 'br':
       return zlib.brotliDecompressSync(bytes, limit);
     case 'zstd':

@@ -42,6 +42,14 @@ export const brotli: Encoding = {
 
 export const deflate: Encoding = { bytes: MIB, create: () => zlib.createDeflate() };
 
+/**
+ * Whether bytes with `Content-Encoding: deflate` begin in the zlib format (RFC 1950 §2.2), as RFC 9110 §8.4.1.2 requires.
+ * Some apps send raw DEFLATE data (RFC 1951) instead, which browsers accept; it never begins with such a byte.
+ */
+export function isZlib(bytes: Uint8Array): boolean {
+  return ((bytes[0] ?? 0) & 0x0f) === 8;
+}
+
 /** @param level from 1 to 9; null means 6 */
 export function gzip(level: number | null): Encoding {
   const options = level === null ? {} : { level };

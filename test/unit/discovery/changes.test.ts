@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
-import { gzipSync } from 'node:zlib';
+import { deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import type { Stream } from '../../support/http.ts';
 import { type Site, startSite } from './site.ts';
 
@@ -276,6 +276,14 @@ describe('changes (RFC 9111 §4.4)', () => {
         { 'Content-Type': 'application/vnd.a+json; charset=utf-8', 'Content-Encoding': 'gzip' },
         gzipSync('{"id":2}'),
       ],
+      '/deflate': [
+        { 'Content-Type': 'application/json', 'Content-Encoding': 'deflate' },
+        deflateSync('{"id":3}'),
+      ],
+      '/raw-deflate': [
+        { 'Content-Type': 'application/json', 'Content-Encoding': 'deflate' },
+        deflateRawSync('{"id":4}'),
+      ],
       '/broken': [{ 'Content-Type': 'application/json' }, '{"id":'],
       '/html': [{ 'Content-Type': 'text/html' }, '{"id":3}'],
       '/large': [{ 'Content-Type': 'application/json' }, `"${'x'.repeat(65_536)}"`],
@@ -295,10 +303,11 @@ describe('changes (RFC 9111 §4.4)', () => {
       await site.get(path, { method: 'POST' });
       await stream.until(({ ids }) => ids.length === index + 1);
     }
-    assert.deepEqual(dataOf(stream).slice(0, 2), ['{"id":1}', '{"id":2}']);
+    const bodiesSent = [1, 2, 3, 4].map((id) => JSON.stringify({ id }));
+    assert.deepEqual(dataOf(stream).slice(0, 4), bodiesSent);
     assert.deepEqual(
       dataOf(stream)
-        .slice(2)
+        .slice(4)
         .map((text) => JSON.parse(text).url),
       ['/broken', '/html', '/large', '/bomb'],
     );

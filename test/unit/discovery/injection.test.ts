@@ -7,8 +7,11 @@ import {
   brotliCompressSync,
   brotliDecompressSync,
   createGzip,
+  deflateRawSync,
+  deflateSync,
   gunzipSync,
   gzipSync,
+  inflateSync,
 } from 'node:zlib';
 import {
   canDecode,
@@ -44,8 +47,11 @@ describe('script injection into an encoded page', () => {
   for (const [encoding, encode, decode] of [
     ['gzip', gzipSync, gunzipSync],
     ['br', brotliCompressSync, brotliDecompressSync],
+    ['deflate', deflateSync, inflateSync],
+    // Without the zlib format, as some apps send it.
+    ['deflate', deflateRawSync, inflateSync],
   ] as const) {
-    it(`yields a complete page in ${encoding} that repeats its text many times`, async () => {
+    it(`yields a complete page in ${encoding} (${encode.name}) that repeats its text many times`, async () => {
       const page = pageOf(3 * MB);
       const body = receiver();
       inject(encoding)(body).end(encode(page));

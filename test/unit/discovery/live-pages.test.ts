@@ -387,6 +387,8 @@ describe('live pages', () => {
       identity: (bytes) => bytes,
       gzip: (bytes) => zlib.gzipSync(bytes),
       deflate: (bytes) => zlib.deflateSync(bytes),
+      // What some apps send, and browsers accept.
+      'raw deflate': (bytes) => zlib.deflateRawSync(bytes),
       br: (bytes) =>
         zlib.brotliCompressSync(bytes, { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 1 } }),
     };
@@ -396,6 +398,7 @@ describe('live pages', () => {
       deflate: (bytes) => zlib.inflateSync(bytes),
       br: (bytes) => zlib.brotliDecompressSync(bytes),
     };
+    const named = (encoding: string): string => encoding.replace('raw ', '');
     interface Sent {
       readonly bytes: Buffer;
       readonly encoding: string;
@@ -410,7 +413,7 @@ describe('live pages', () => {
       const coded = (encoders[encoding] ?? assert.fail())(bytes);
       response.writeHead(200, {
         'Content-Type': `text/html${charset}`,
-        ...(encoding === 'identity' ? {} : { 'Content-Encoding': encoding }),
+        ...(encoding === 'identity' ? {} : { 'Content-Encoding': named(encoding) }),
       });
       response.write(coded.subarray(0, cut));
       setImmediate(() => response.end(coded.subarray(cut)));
@@ -432,7 +435,7 @@ describe('live pages', () => {
     const document = fc.record({
       begins: fc.constantFrom('', '', '\ufeff', ' ', '<!doctype html>', '<html>', '<head>'),
       pieces: fc.array(piece, { maxLength: 12 }),
-      encoding: fc.constantFrom('identity', 'identity', 'gzip', 'deflate', 'br'),
+      encoding: fc.constantFrom('identity', 'identity', 'gzip', 'deflate', 'raw deflate', 'br'),
       charset: fc.constantFrom(
         '',
         '; charset=utf-8',
@@ -445,8 +448,8 @@ describe('live pages', () => {
       fc.asyncProperty(document, async ({ begins, pieces, encoding, charset, cut }) => {
         const bytes = Buffer.concat([begins, ...pieces].map((one) => Buffer.from(one)));
         sent = { bytes, encoding, charset, cut };
-        const answer = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': encoding });
-        const body = (decoders[encoding] ?? assert.fail())(answer.body).toString('latin1');
+        const answer = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': named(encoding) });
+        const body = (decoders[named(encoding)] ?? assert.fail())(answer.body).toString('latin1');
         const [script] = SCRIPT.exec(body) ?? [];
         if (script !== undefined) injected += 1;
         assert.equal(
