@@ -14,7 +14,7 @@ import {
 import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { decodePath, matchedPath, pathOf, rootOf } from '../http/request-path.ts';
+import { matchedPath, pathOf, rootOf } from '../http/request-path.ts';
 import { noSuchFile, realRoot, siteFile, type SiteFile, siteNames } from '../site/site-files.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -118,20 +118,25 @@ function compile(
     const status = config.status === null ? null : statusFor(config.status, exchange, expand);
     if (names === null || isHidden(names)) throw noSuchFile();
     const found = await siteFile(root, names, hidesFile);
-    const isAsked = config.canonicalUris && isNameAsked(exchange, names.at(-1));
-    const wantsDirectory = (isAsked ? askedPath(exchange) : pathOf(exchange)).endsWith('/');
+    // The path that matchers have seen: neither `/secret.txt%2f` nor `/%70rivate` must bypass a guard.
+    const asked = matchedPath({ target: exchange.originalTarget });
+    const isAsked = afterSlash(asked.replace(/\/$/, '')) === names.at(-1);
+    // If the name was rewritten, a redirect would be wrong.
+    const isRedirected = isAsked && config.canonicalUris;
+    const wantsDirectory = (isRedirected ? askedPath(exchange) : pathOf(exchange)).endsWith('/');
     const place = { root, names, isHidden, hidesFile };
     if (!found.stats.isDirectory()) {
-      if (isAsked && wantsDirectory) return redirectTo(exchange, -1);
-      // With the path of matchers: `/secret.txt%2f` and `/secret.txt/.` must not differ from what they have admitted.
-      if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
+      if (isRedirected && wantsDirectory) return redirectTo(exchange, -1);
+      // `try_files` removes the slash.
+      const hasSlash = (isAsked && asked.endsWith('/')) || matchedPath(exchange).endsWith('/');
+      if (hasSlash) throw noSuchFile();
       refuseChange(exchange);
       return serveFile(exchange, found.path, { ...place, precompressed }, status);
     }
     const index = await indexOf(place, config.index);
     // Without anything to show, a redirect would reveal that the directory exists.
     if (index === null && !config.browse) throw noSuchFile();
-    if (!wantsDirectory && isAsked) return redirectTo(exchange, 1);
+    if (!wantsDirectory && isRedirected) return redirectTo(exchange, 1);
     if (index !== null) {
       refuseChange(exchange);
       const beside = { ...place, names: index.names, precompressed };
@@ -175,16 +180,6 @@ function refuseChange(exchange: Exchange): void {
 
 function askedPath({ originalTarget }: Exchange): string {
   return originalTarget.split('?', 1)[0] ?? '';
-}
-
-/**
- * Whether the client itself has asked for this name. If the name was rewritten, a redirect would be wrong. The path is
- * decoded as in matchers: `/%70rivate` must not bypass a guard of `/private/*`.
- */
-function isNameAsked(exchange: Exchange, name: string | undefined): boolean {
-  return (
-    name !== undefined && afterSlash(decodePath(askedPath(exchange)).replace(/\/$/, '')) === name
-  );
 }
 
 /**

@@ -228,19 +228,27 @@ describe('file_server', () => {
   });
 
   it('finds no file if a matcher sees a directory, so that no matcher is bypassed', async (test) => {
-    const { get } = await serve(
-      test,
-      (root) => `\troot * ${root}\n\troute {\n\t\trespond /digits.txt 403\n\t\tfile_server\n\t}`,
-    );
-    assert.equal((await get('/digits.txt')).status, 403);
-    for (const [end, status] of [
-      // To where the matcher sees the file.
-      ...(['/', '/./'] as const).map((end) => [end, 308] as const),
-      ...(['%2f', '//'] as const).map((end) => [end, 404] as const),
-      ...(['%2f.', '%2F%2E'] as const).map((end) => [end, 400] as const),
-      ...(['/.', '/%2e'] as const).map((end) => [end, 403] as const),
+    for (const serving of [
+      'file_server',
+      'try_files {path}\n\t\tfile_server',
+      '@file file\n\t\trewrite @file {file_match.relative}\n\t\tfile_server',
+      'try_files {path}\n\t\tfile_server {\n\t\t\tdisable_canonical_uris\n\t\t}',
     ]) {
-      assert.equal((await get(`/digits.txt${end}`)).status, status, end);
+      const { get } = await serve(
+        test,
+        (root) => `\troot * ${root}\n\troute {\n\t\trespond /digits.txt 403\n\t\t${serving}\n\t}`,
+      );
+      assert.equal((await get('/digits.txt')).status, 403);
+      const slash = serving.includes('disable') ? 404 : 308;
+      for (const [end, status] of [
+        // To where the matcher sees the file.
+        ...(['/', '//', '/./', '/x/..'] as const).map((end) => [end, slash] as const),
+        ...(['%2f', '/%2F', '%2f%2f'] as const).map((end) => [end, 404] as const),
+        ...(['%2f.', '%2F%2E'] as const).map((end) => [end, 400] as const),
+        ...(['/.', '/%2e'] as const).map((end) => [end, 403] as const),
+      ]) {
+        assert.equal((await get(`/digits.txt${end}`)).status, status, `${end} ${serving}`);
+      }
     }
   });
 
