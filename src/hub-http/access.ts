@@ -57,7 +57,7 @@ export function createAccess(endpoint: HubEndpoint): Access {
    * come from a listed origin. A header cannot be sent unintentionally, unless the gateway has written it.
    */
   const checkPublishOrigin = (exchange: Exchange): void => {
-    const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
+    const origin = requestOrigin(exchange);
     if (origin !== undefined && publishOrigins.find(origin) !== undefined) return;
     refusals.write(exchange, {
       check: 'publish_origins',
@@ -165,33 +165,44 @@ function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unkn
   return new RefusedRequest(401, { challenge: 'invalid_token', check: error.diagnosis.check });
 }
 
-/** The key among the variables of a request to which the browser may have added all of its credentials. */
-const AMBIENT = 'hub.ambient';
+/** A publication that a page may have sent, as it has arrived. */
+interface PageRequest {
+  readonly origin: string;
+  readonly authorization: string | undefined;
+}
 
-/** Schemes of `Authorization` that browsers use on their own. */
-const BROWSER_SCHEME = /^(?:basic|digest|negotiate|ntlm)(?: |$)/i;
+/** By the variables of an exchange, which all views of it share. */
+const pageRequests = new WeakMap<Exchange['variables'], PageRequest>();
 
-/** Notes whether a publication has come without an `Authorization` of its client, before any handler writes one. */
+/**
+ * Notes the `Authorization` with which a page's publication has come, before any handler writes one. Programs send neither
+ * `Origin` nor `Referer`.
+ */
 export function noteCredentials(exchange: Exchange): void {
-  if (exchange.method !== 'POST') return;
-  const field = exchange.headers.get('authorization');
-  if (field === undefined || BROWSER_SCHEME.test(field)) exchange.variables.set(AMBIENT, '');
+  const { method, headers } = exchange;
+  if (method !== 'POST' || headers.get('sec-fetch-site') === 'same-origin') return;
+  const origin = requestOrigin(exchange);
+  if (origin === undefined) return;
+  pageRequests.set(exchange.variables, { origin, authorization: headers.get('authorization') });
 }
 
 /**
  * Whether a page of another origin has caused a request in which the gateway has written the `Authorization`, for
- * example with `forward_auth` because of a cookie. Programs send no `Origin`.
+ * example with `forward_auth` because of a cookie. What the page itself has put there is no proof.
  */
 function isForeignWrite(exchange: Exchange): boolean {
   const { headers, originalHost, variables } = exchange;
-  if (!variables.has(AMBIENT) || headers.get('sec-fetch-site') === 'same-origin') return false;
-  const origin = headers.get('origin') ?? refererOrigin(exchange);
+  const sent = pageRequests.get(variables);
+  if (sent === undefined || headers.get('authorization') === sent.authorization) return false;
   // With any scheme, because TLS may end before the gateway.
-  return origin !== undefined && parseUrl(origin)?.host !== originalHost.toLowerCase();
+  return parseUrl(sent.origin)?.host !== originalHost.toLowerCase();
 }
 
-function refererOrigin(exchange: Exchange): string | undefined {
-  return parseUrl(exchange.headers.get('referer') ?? '')?.origin;
+function requestOrigin({ headers }: Exchange): string | undefined {
+  const origin = headers.get('origin');
+  if (origin !== undefined) return origin;
+  const referer = headers.get('referer');
+  return referer === undefined ? undefined : parseUrl(referer)?.origin;
 }
 
 /** How a request presents its token. */
