@@ -2,7 +2,6 @@
 // of the files that the running gateway reads.
 
 import { createHash, hash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
 import { parsePostgresUrl } from './config/postgres-url.ts';
@@ -34,6 +33,7 @@ import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { LoadedConfig, ReadConfig } from './hubfile/loaded.ts';
 import { HubgateError } from './kernel/error.ts';
+import { readRegularFile } from './kernel/files.ts';
 import { orNull } from './kernel/parse.ts';
 import { checkHistories } from './runtime/check-files.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
@@ -163,10 +163,10 @@ function checked(data: unknown): Config {
   const problems: Problem[] = [];
   const report: Report = (_about, problem) => problems.push(problem);
   for (const site of config.sites) checkPlaceholders(site, report);
-  checkNamed(config, (path) => readFileSync(path), report);
+  checkNamed(config, readRegularFile, report);
   checkConfig(config, registry, report);
   checkServed(config, report);
-  checkParts(config, true, (path) => readFileSync(path), report);
+  checkParts(config, true, readRegularFile, report);
   if (hasError(problems)) throw new ConfigError(problems);
   return config;
 }
@@ -215,7 +215,7 @@ export function envFilesOf(file: string): readonly [string, string] {
 
 function sets(envFile: string, variable: string): boolean {
   try {
-    const lines = readFileSync(envFile, 'utf8').split('\n');
+    const lines = readRegularFile(envFile).toString('utf8').split('\n');
     return lines.some((line) => {
       const assigned = line.trim().replace(/^export\s+/, '');
       return assigned.startsWith(`${variable}=`) && assigned.length > variable.length + 1;
@@ -238,7 +238,7 @@ export function fingerprint(config: Config): string {
 
 function contentDigest(file: string): string {
   // The code that needs the file reports its fault; here it only differs from an existing one.
-  return orNull(() => hash('sha256', readFileSync(file), 'hex')) ?? 'unreadable';
+  return orNull(() => hash('sha256', readRegularFile(file), 'hex')) ?? 'unreadable';
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Language } from '../hubfile/load.ts';
 import { readFileSync } from 'node:fs';
 import { whyUnreadable } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { readRegularFile } from '../kernel/files.ts';
 
 /** The configuration for a command. */
 export interface ConfigSource {
@@ -101,7 +102,7 @@ function readEnvFile(
 function readLines(file: string, read: (content: Buffer | null) => void): string[] {
   let content: Buffer | null = null;
   try {
-    content = readFileSync(file);
+    content = readRegularFile(file);
     return content.toString('utf8').split(/\r?\n/);
   } catch (cause) {
     throw unreadable(file, cause);

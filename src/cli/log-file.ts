@@ -3,7 +3,6 @@ import {
   constants,
   fstatSync,
   linkSync,
-  mkdirSync,
   openSync,
   readdirSync,
   renameSync,
@@ -16,6 +15,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import type { RollOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { makeDirectory } from '../kernel/files.ts';
 import { orNull } from '../kernel/parse.ts';
 
 /** How often the writer checks whether the path still leads to the open file, and how large it is. */
@@ -117,7 +117,7 @@ export class LogFile {
 
   #open(): number {
     const { path, clock, mode } = this.#options;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    makeDirectory(dirname(path));
     const fd = openSync(path, OPEN_FLAGS, Number.parseInt(mode, 8));
     const found = fstatSync(fd);
     const { ino, size, birthtimeMs } = found;

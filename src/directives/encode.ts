@@ -18,7 +18,7 @@ import {
 import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
-import { compileResponseMatcher } from '../http/response-matcher.ts';
+import { compileResponseMatcher } from '../http/header-operations.ts';
 import { negotiatedEncoding, recode } from '../http/representation.ts';
 import type { HandlerDirective } from './directive.ts';
 

@@ -12,8 +12,11 @@ import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { step, takeMatcher } from '../hubfile/scope.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { compileOperations, noteConcerned } from '../http/header-operations.ts';
-import { compileResponseMatcher } from '../http/response-matcher.ts';
+import {
+  compileOperations,
+  compileResponseMatcher,
+  noteConcerned,
+} from '../http/header-operations.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
 

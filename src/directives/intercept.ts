@@ -10,9 +10,14 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody } from '../http/deferred-body.ts';
 import { replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
-import { OF_THE_BODY, staysAlone, withPreset, yieldSingle } from '../http/header-operations.ts';
+import {
+  compileResponseMatcher,
+  OF_THE_BODY,
+  staysAlone,
+  withPreset,
+  yieldSingle,
+} from '../http/header-operations.ts';
 import { fieldText } from '../http/header-list.ts';
-import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';

@@ -1,4 +1,6 @@
 import type { HeaderOperation } from '../config/routes.ts';
+import type { ResponseMatcher } from '../config/shape-routes.ts';
+import { statusMatcher } from '../config/well-formed.ts';
 import type { ResponseHead } from './exchange.ts';
 import { compilePattern, compileWildcard } from './linear-regexp.ts';
 import { fieldText, type HeaderList, utf8Field } from './header-list.ts';
@@ -200,4 +202,21 @@ export function withPreset({ headers, isBesidePreset }: ResponseHead, preset: He
 /** Whether a preset field keeps the one of the app with the same name out. */
 export function staysAlone(preset: HeaderList, key: string): boolean {
   return SINGLE.has(key) && preset.has(key) && !yields(preset, key);
+}
+
+/** Whether a response has the status and the fields that a matcher of responses names. */
+export function compileResponseMatcher({
+  status,
+  headers,
+}: ResponseMatcher): (status: number, fields: HeaderList) => boolean {
+  const hasStatus = statusMatcher(status);
+  const names = [...new Set(headers.map(({ name }) => name.toLowerCase()))];
+  const fields = names.map((name) => {
+    const values = headers
+      .filter((one) => one.name.toLowerCase() === name)
+      .map(({ value }) => compileWildcard(value, 'edges'));
+    return { name, matches: (value: string) => values.some((matches) => matches(value)) };
+  });
+  return (answered, list) =>
+    hasStatus(answered) && fields.every(({ name, matches }) => list.getAll(name).some(matches));
 }

@@ -1,14 +1,15 @@
-import { type Dirent, existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { type Dirent, existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import zlib from 'node:zlib';
 import type { HubfileIo } from './expand.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { readRegularFile } from '../kernel/files.ts';
 import { orNull } from '../kernel/parse.ts';
 import type { Environment } from './source.ts';
 
 /** File access of this machine for `load`. */
 export function diskIo(env: Environment): HubfileIo {
-  return { read: (path) => readFileSync(path), glob: filesFor, env };
+  return { read: readRegularFile, glob: filesFor, env };
 }
 
 /** The same for the machine that serves the configuration. */

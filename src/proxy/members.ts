@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import { readRegularFile } from '../kernel/files.ts';
 import type { InstantLease } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -180,7 +180,7 @@ function nothing(): void {}
 export function readTrustPool(files: readonly string[]): string | null {
   if (files.length === 0) return null;
   try {
-    return files.map((file) => readFileSync(file, 'utf8')).join('\n');
+    return files.map((file) => readRegularFile(file).toString('utf8')).join('\n');
   } catch (error) {
     throw new HubgateError('unreadable-trust-pool', `tls_trust_pool: ${messageOf(error)}`, {
       cause: error,

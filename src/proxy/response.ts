@@ -4,7 +4,11 @@ import type { RouteConfig } from '../config/routes.ts';
 import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody } from '../http/deferred-body.ts';
 import { replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
-import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import {
+  type ApplyOperations,
+  compileOperations,
+  compileResponseMatcher,
+} from '../http/header-operations.ts';
 import type { HttpError } from '../http/errors.ts';
 import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -14,7 +18,6 @@ import { BufferedResponse, type BufferSpace } from './buffers.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { clientResponseFields } from './header-fields.ts';
-import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';

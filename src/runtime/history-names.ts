@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/config.ts';
 import { defaultHub } from '../config/shape-hub.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { makeDirectory } from '../kernel/files.ts';
 import { parseJsonObject, parseUrl, requireUrl } from '../kernel/parse.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { History, HistorySurroundings } from '../transports/history.ts';
@@ -108,7 +109,7 @@ export function keepHistoryNames({ known }: HistoryNames, storage: string, proje
   if (known.length === 0 && before.projects[project] === undefined) return;
   const file = fileOf(storage);
   if (text === JSON.stringify(before, null, 2)) return;
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  makeDirectory(dirname(file));
   const temporary = `${file}.${randomBytes(6).toString('hex')}`;
   try {
     writeFileSync(temporary, text, { mode: 0o600, flag: 'wx' });

@@ -1,4 +1,3 @@
-import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Config, LogOptions } from '../config/config.ts';
 import type { PageStates } from '../discovery/page-watch.ts';
@@ -7,6 +6,7 @@ import type { Family } from '../kernel/measures.ts';
 import { metricsText, GatewayMeasures, ProcessMeasures } from './metrics.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import { makeDirectory } from '../kernel/files.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Scheduler } from '../kernel/scheduler.ts';
@@ -196,7 +196,7 @@ export function openResources(
 
 function makeStorage(directory: string): void {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectory(directory);
   } catch (cause) {
     throw new HubgateError(
       'storage-unusable',

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { unlinkSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -83,6 +84,28 @@ describe('hubgate run watches its files (hubfile.md §4)', () => {
     gateway.child.kill('SIGHUP');
     await gateway.says('Configuration reloaded', said);
     await assert.rejects(body());
+  });
+
+  it('and keeps serving when a file is a pipe, a device or nowhere', async (test) => {
+    const { directory, port, edit } = await run(test, (port, directory) => ({
+      Hubfile: `${options(directory)}http://localhost:${port} {\n\trespond old\n}\n`,
+    }));
+    const body = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    const pipe = join(directory, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    const site = `http://localhost:${port} {\n\trespond new\n`;
+    for (const [lines, said] of [
+      [`}\nimport ${pipe}\n`, 'not a regular file'],
+      ['}\nimport /dev/zero\n', 'not a regular file'],
+      [`\theader X {file.${pipe}}\n}\n`, 'not a regular file'],
+      [`\ttls ${pipe} ${pipe}\n}\n`, 'not a regular file'],
+      ['\tlog {\n\t\toutput file /proc/hubgate/log\n\t}\n}\n', 'ENOENT'],
+    ] as const) {
+      await edit('Hubfile', `${options(directory)}${site}${lines}`, said);
+      assert.equal(await body(), 'old', lines);
+    }
+    await edit('Hubfile', `${options(directory)}${site}}\n`);
+    assert.equal(await body(), 'new');
   });
 
   it('and keeps the sites of an imported file that has become empty', async (test) => {

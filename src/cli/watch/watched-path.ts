@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { BigIntStats } from 'node:fs';
+import { type BigIntStats, constants } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
@@ -69,6 +69,8 @@ export class WatchedPath {
   async look(disk: typeof systemDisk, clock: Clock): Promise<void> {
     try {
       const stats = await disk.stat(this.path).catch(nullIfAbsent);
+      // Reading a pipe or a device may never end.
+      if (stats !== null && !hasContent(stats)) return;
       const identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
       if (identity !== (this.#identity ?? identity)) this.hint();
       this.#identity = identity;
@@ -110,6 +112,10 @@ function nullIfAbsent(error: unknown): null {
   return null;
 }
 
+function hasContent({ mode }: Stats): boolean {
+  return [constants.S_IFREG, constants.S_IFDIR].includes(Number(mode) & constants.S_IFMT);
+}
+
 function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: Stats): string {
   return [dev, ino, size, mtimeNs, ctimeNs].join();
 }
@@ -123,4 +129,4 @@ export const systemDisk = {
 };
 
 /** The properties of a file that are known without reading it. */
-export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs'>;
+export type Stats = Pick<BigIntStats, 'mode' | 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs'>;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync, watch } from 'node:fs';
-import { chmod, link, mkdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, link, rm, stat, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
@@ -8,6 +8,7 @@ import { whyUnusable } from '../../config/problem.ts';
 import type { Evicted } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { makeDirectory } from '../../kernel/files.ts';
 import { LeasePool } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
@@ -150,7 +151,7 @@ const openHistories = new LeasePool<LmdbDatabases>(({ root }) => root.close(), {
  */
 export async function openLmdbStore(path: string, scheduler?: Scheduler): Promise<LmdbStore> {
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
+    makeDirectory(path);
     const { dev, ino } = await stat(path, { bigint: true });
     const file = join(path, 'history.mdb');
     await checkPages(file, scheduler);

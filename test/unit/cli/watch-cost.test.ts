@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { FileWatcher, type WatchOptions } from '../../../src/cli/watch/file-watcher.ts';
@@ -220,7 +221,8 @@ class MemoryDisk implements Disk {
     const date = BigInt(dateMs);
     const dev = BigInt(path.codePointAt(1) ?? 0) * 10n + BigInt(path.codePointAt(2) ?? 0);
     const size = BigInt(content.length);
-    return { dev, ino: BigInt(ino), size, mtimeNs: date, ctimeNs: date };
+    const mode = BigInt(constants.S_IFREG);
+    return { mode, dev, ino: BigInt(ino), size, mtimeNs: date, ctimeNs: date };
   }
 
   async readFile(path: string): Promise<Uint8Array> {
