@@ -4,7 +4,6 @@ import { headerOperations } from '../config/shape-routes.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { compileOperations } from '../http/header-operations.ts';
-import { matchable } from '../http/linear-regexp.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface RequestHeaderConfig {
@@ -29,7 +28,7 @@ export const requestHeader: HandlerDirective<RequestHeaderConfig> = {
   },
   /** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
   compile({ operations }, { expand }) {
-    const apply = compileOperations(operations, matchable);
+    const apply = compileOperations(operations, 'request');
     const changesHost = concernsHost(operations);
     return (exchange, next) => {
       const { headers } = exchange;

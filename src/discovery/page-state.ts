@@ -9,6 +9,7 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { parseHttpDate } from '../http/conditions.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import type { Budget } from '../kernel/scheduler.ts';
+import { orNull } from '../kernel/parse.ts';
 import { isPrivate } from '../http/cache-control.ts';
 import type { WatchedAnswer } from './watch-exchange.ts';
 
@@ -84,11 +85,17 @@ export function* readAnswer(
   for (const piece of ignore.length === 0 ? [body] : pieces(body.toString('utf8'))) {
     if (budget.isSpent) yield;
     budget.spend(piece.length * (DIGEST_STEPS + PATTERN_STEPS * ignore.length));
-    const isText = typeof piece === 'string';
-    digest.update(isText ? ignore.reduce((text, remove) => remove(text), piece) : piece);
+    const kept = typeof piece === 'string' ? withoutIgnored(piece, ignore) : piece;
+    if (kept === null) return { kind: 'unfit', why: 'an expression of ignore takes too long' };
+    digest.update(kept);
   }
   const mark = `${status} digest ${digest.digest('base64url')}`;
   return { kind: 'state', state: { mark, etag, lastModified } };
+}
+
+/** null if an expression takes too long. */
+function withoutIgnored(text: string, ignore: readonly Remover[]): string | null {
+  return orNull(() => ignore.reduce((rest, remove) => remove(rest), text));
 }
 
 function unfitness(

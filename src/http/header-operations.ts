@@ -2,13 +2,13 @@ import type { HeaderOperation } from '../config/routes.ts';
 import type { ResponseMatcher } from '../config/shape-routes.ts';
 import { statusMatcher } from '../config/well-formed.ts';
 import type { ResponseHead } from './exchange.ts';
-import { compilePattern, compileWildcard } from './linear-regexp.ts';
+import { compilePattern, compileWildcard, matchable } from './linear-regexp.ts';
 import { fieldText, type HeaderList, utf8Field } from './header-list.ts';
 import { withoutOuterBlanks } from './http1-syntax.ts';
 import { changedLocation, sameSiteLocation } from './same-site.ts';
 
-/** Checks a value before a regular expression processes it. */
-type Check = (value: string) => string;
+/** Whose fields are changed. */
+type Side = 'request' | 'response';
 
 /** Replaces the placeholders in the value of a field. */
 type ExpandValue = (template: string, name: string) => string;
@@ -47,23 +47,23 @@ function rank(operation: HeaderOperation): number {
  * is added, set, deleted, replaced and set by default. Operations on fields that frame the message do
  * nothing.
  *
- * @param check of each value that a regular expression is to change: for requests `matchable`
- * @throws HubgateError `invalid-pattern`
+ * @throws HubgateError `invalid-pattern`; the function throws an HttpError for a value that costs a regular expression
+ *   too much: 431 in a request, 502 in a response
  */
 export function compileOperations(
   operations: readonly HeaderOperation[],
-  check: Check = (value) => value,
+  side: Side = 'response',
 ): ApplyOperations {
   const steps = operations
     .filter((one) => !FRAMING.has(one.name.toLowerCase()))
     .toSorted((a, b) => rank(a) - rank(b))
-    .map((one) => compileOne(one, check));
+    .map((one) => compileOne(one, side));
   return (headers, expand) => {
     for (const step of steps) step(headers, expand);
   };
 }
 
-function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
+function compileOne(operation: HeaderOperation, side: Side): ApplyOperations {
   const { name } = operation;
   const isLocation = name.toLowerCase() === 'location';
   const filledIn = (template: string, expand: ExpandValue): string => {
@@ -82,13 +82,16 @@ function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
     case 'delete':
       return deletion(name.toLowerCase());
     case 'replace': {
-      const replace = compilePattern(operation.pattern).replacer(operation.replacement);
+      const ofRequest = side === 'request';
+      const pattern = compilePattern(operation.pattern);
+      const replace = pattern.replacer(operation.replacement, ofRequest ? 431 : 502);
       const wanted = compileWildcard(name.toLowerCase(), 'edges');
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
           const filled = (template: string): string => expand(template, key);
-          const changed = replace(check(fieldText(value)), filled);
+          const text = fieldText(value);
+          const changed = replace(ofRequest ? matchable(text) : text, filled);
           return fieldValue(key === 'location' ? changedLocation(value, changed) : changed);
         });
       };

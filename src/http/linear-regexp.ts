@@ -1,4 +1,5 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
+import { systemClock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { likeAtEdges } from '../kernel/glob.ts';
 import { HttpError } from './errors.ts';
@@ -14,18 +15,38 @@ export interface Pattern {
   test(text: string): boolean;
   /**
    * The groups of the first match: the whole match first, unmatched groups empty; null if nothing matches.
+   *
+   * @throws HttpError 431 if the groups of this text cost more than {@link MAX_MATCH_STEPS}
    */
   match(text: string): readonly string[] | null;
   /**
    * Creates a function that replaces every match. In the template, `$1`, `${1}`, `$name` and `${name}` stand for
    * groups, and `$$` for a dollar sign. `expand` gets the text between them, never the matched text. Its
    * result is not interpreted further.
+   *
+   * @param status of the HttpError that the function throws if it takes too long ({@link FREE_REPLACE_STEPS}). @default 431
    */
-  replacer(template: string): (text: string, expand: (literal: string) => string) => string;
+  replacer(
+    template: string,
+    status?: number,
+  ): (text: string, expand: (literal: string) => string) => string;
 }
 
-/** Longest client text for a regular expression, in characters; it takes about 2 ms. */
+/** Longest client text for a regular expression, in characters. Whether it matches is known within about 5 ms. */
 export const MAX_MATCHED_LENGTH = 16 * 1024;
+
+/**
+ * Most steps of finding the groups of a match: characters times instructions of the pattern, at most 15 ns each. A
+ * repetition such as `{20,256}` has as many instructions as it may have turns.
+ */
+const MAX_MATCH_STEPS = 4_000_000;
+
+/**
+ * A replacement may look for each match in the whole rest of the text, so that its cost may grow with the square of the
+ * length. Beyond so many steps, it gets so many milliseconds more.
+ */
+const FREE_REPLACE_STEPS = 8_000_000;
+const MAX_REPLACE_MS = 50;
 
 /**
  * Checks text from a client before a regular expression of the configuration processes it.
@@ -54,17 +75,24 @@ export function compilePattern(source: string): Pattern {
     named: Object.entries(regex.namedGroups()),
     test: (text) => regex.test(text),
     match(text) {
+      const isCostly = text.length * regex.programSize() > MAX_MATCH_STEPS;
+      if (isCostly && !regex.test(text)) return null;
+      if (isCostly) throw tooCostly(text);
       const matcher = regex.matcher(text);
       if (!matcher.find()) return null;
       const groups: string[] = [];
       for (let i = 0; i <= matcher.groupCount(); i += 1) groups.push(matcher.group(i) ?? '');
       return groups;
     },
-    replacer(template) {
+    replacer(template, status = 431) {
       const pieces = piecesOf(template, regex);
-      return (text, expand) => replaceAll(regex, pieces, text, expand);
+      return (text, expand) => replaceAll(regex, pieces, text, expand, status);
     },
   };
+}
+
+function tooCostly(text: string, status = 431): HttpError {
+  return new HttpError(status, `${text.length} characters cost this regular expression too much`);
 }
 
 function piecesOf(template: string, regex: RE2JS): readonly Piece[] {
@@ -91,12 +119,19 @@ function replaceAll(
   pieces: readonly Piece[],
   text: string,
   expand: (literal: string) => string,
+  status: number,
 ): string {
   const matcher = regex.matcher(text);
+  let stepsLeft = FREE_REPLACE_STEPS;
+  let untilMs = Infinity;
   let result = '';
   let end = 0;
   let first = true;
-  while (matcher.find()) {
+  for (;;) {
+    stepsLeft -= (text.length - end) * regex.programSize();
+    if (stepsLeft < 0 && untilMs === Infinity) untilMs = systemClock.monotonic() + MAX_REPLACE_MS;
+    if (stepsLeft < 0 && systemClock.monotonic() > untilMs) throw tooCostly(text, status);
+    if (!matcher.find()) break;
     const [from, to] = [matcher.start(), matcher.end()];
     // An empty match right after another match does not count: `.*` matches a text once.
     if (!first && from === to && from === end) continue;

@@ -76,7 +76,7 @@ export const headerRegexp: Matcher<HeaderRegexpCondition> = {
   syntax: {
     usage: 'header_regexp [<name>] <field> <regexp>',
     summary:
-      'fields that match; a value of more than 16 KiB gets a 431 (for all regular expressions)',
+      'fields that match; a value of more than 16 KiB, or one whose groups or replacements cost too much, gets a 431 (for all regular expressions)',
     read(cursor) {
       const words = cursor.several('a header field and a regular expression');
       const named = words.length > 2 ? words.slice(0, 1) : [];

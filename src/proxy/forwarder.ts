@@ -5,7 +5,6 @@ import { isHost, wantBody } from '../http/field-values.ts';
 import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
-import { matchable } from '../http/linear-regexp.ts';
 import { rootOf } from '../http/request-path.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -72,7 +71,7 @@ export class Forwarder {
   constructor(config: ReverseProxyConfig, options: ForwarderOptions) {
     this.#config = config;
     this.#options = options;
-    this.#headerUp = compileOperations(config.headerUp, matchable);
+    this.#headerUp = compileOperations(config.headerUp, 'request');
     this.#stall = writeLimit(config.transport.writeTimeoutMs, options.clock);
   }
 

@@ -130,7 +130,10 @@ function textChange(change: LogChange): (text: string) => string {
           .join(', ');
     case 'regexp': {
       const replace = compilePattern(change.pattern).replacer(change.replacement);
-      return (text) => replace(text.slice(0, MAX_MATCHED_LENGTH), (literal) => literal);
+      const replaced = (text: string): string =>
+        replace(text.slice(0, MAX_MATCHED_LENGTH), (literal) => literal);
+      // What the expression would have hidden must not appear.
+      return (text) => orNull(() => replaced(text)) ?? '';
     }
     case 'query':
       return (text) => {
