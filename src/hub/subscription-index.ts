@@ -246,6 +246,9 @@ class TemplateIndex {
   }
 }
 
+/** Cost of a stream that cannot pay any more. */
+const PAYER_STEPS = 5;
+
 /**
  * What matching one update has cost each stream. A pattern that several streams have asked for is tried once, and
  * one of them pays for it. So a client with expensive patterns uses up its own share, and delays nobody else.
@@ -261,7 +264,10 @@ class MatchBudget {
   ): boolean {
     for (const payer of subscribers) {
       const share = this.#shares.get(payer) ?? { spent: 0 };
-      if (share.spent >= MAX_STREAM_STEPS) continue;
+      if (share.spent >= MAX_STREAM_STEPS) {
+        budget.spend(PAYER_STEPS);
+        continue;
+      }
       const isMatch = matchesWithin(share, matcher, topic, budget);
       if (share.spent > 0) this.#shares.set(payer, share);
       return isMatch;
