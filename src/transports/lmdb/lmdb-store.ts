@@ -304,9 +304,13 @@ function openingError(path: string, cause: unknown): HubgateError {
       { cause },
     );
   }
+  const isFile = ['EEXIST', 'ENOTDIR'].includes(codeOf(cause) ?? '');
+  const advice = isFile
+    ? 'is it, or a directory above it, a file?'
+    : 'is the directory writable, and the disk not full?';
   return new HubgateError(
     'transport-failed',
-    `The history in ${path} cannot be opened (${said}); is the directory writable, and the disk not full?`,
+    `The history in ${path} cannot be opened (${said}); ${advice}`,
     { cause },
   );
 }
