@@ -70,11 +70,12 @@ const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))/g;
  */
 export function compilePattern(source: string): Pattern {
   const regex = compile(source);
+  const instructions = regex.programSize();
   return {
     named: Object.entries(regex.namedGroups()),
     test: (text) => regex.test(text),
     match(text) {
-      const isCostly = text.length * regex.programSize() > MAX_MATCH_STEPS;
+      const isCostly = text.length * instructions > MAX_MATCH_STEPS;
       if (isCostly && !regex.test(text)) return null;
       if (isCostly) throw tooCostly(text);
       const matcher = regex.matcher(text);
