@@ -134,9 +134,10 @@ function readFields(headers: HeaderList): AskingFields {
 function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
   const { scheme, host, originalHost, target, originalTarget, rawTarget, identity, variables } =
     exchange;
-  let key = `${scheme}://${host.toLowerCase()}${target}`;
+  // As the app gets it: apps that know one spelling of their name refuse or redirect all others.
+  let key = `${scheme}://${host}${target}`;
   // Updates, live pages and what the app changes name the host that the client has contacted.
-  if (originalHost !== host) key += `\n^${originalHost.toLowerCase()}`;
+  if (originalHost !== host) key += `\n^${originalHost}`;
   // A later handler may look at the target before its rewrite.
   if (originalTarget !== target) key += `\n<${originalTarget}`;
   // The app may receive the path as the client spelled it.

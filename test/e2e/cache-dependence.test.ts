@@ -36,6 +36,10 @@ function app({ headers, url = '' }: IncomingMessage, response: ServerResponse): 
     response.writeHead(200, fields).end();
     return;
   }
+  if (name === 'whose') {
+    response.writeHead(200, { 'Cache-Control': 'public, max-age=60' }).end(headers.host);
+    return;
+  }
   if (name === 'fails') {
     response.writeHead(500).end('failed');
     return;
@@ -223,6 +227,19 @@ handle {
 	${proxy}
 }`,
         ),
+        site(
+          'hosts',
+          `cache
+handle /whose/up {
+	${proxy} {
+		header_up Host {header.X-Tenant}.test
+	}
+}
+handle /whose/request {
+	request_header Host {header.X-Tenant}.test
+	${proxy}
+}`,
+        ),
         site('stale', `cache {\n stale 1h\n}\n${proxy}`),
         site(
           'gate',
@@ -297,6 +314,22 @@ ${proxy}`,
       assert.equal(again.body, 'x-tenant: a');
       assert.match(String(again.headers['cache-status']), /hubgate; hit/);
     }
+  });
+
+  it('varies by the field from which the host of the request to the app is made', async () => {
+    for (const path of ['/whose/up', '/whose/request']) {
+      assert.equal((await ask('hosts', path, { 'X-Tenant': 'a' })).body, 'a.test');
+      assert.equal((await ask('hosts', path, { 'X-Tenant': 'b' })).body, 'b.test');
+      const again = await ask('hosts', path, { 'X-Tenant': 'a' });
+      assert.match(String(again.headers['cache-status']), /hubgate; hit/, path);
+    }
+  });
+
+  it('varies by the spelling of the host, which the app sees', async () => {
+    const own = `plain.localhost:${port}`;
+    const upper = await ask('plain', '/whose/1', { Host: own.toUpperCase() });
+    assert.equal(upper.body, own.toUpperCase());
+    assert.equal((await ask('plain', '/whose/1')).body, own);
   });
 
   it('is shared if such a field is the same for everybody', async () => {
