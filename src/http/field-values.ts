@@ -62,12 +62,14 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
 
 /**
  * Fields that frame, route or upgrade the message, which `Connection` cannot nominate. Those that concern
- * only one connection are never forwarded anyway.
+ * only one connection are never forwarded anyway. Nor can it nominate what a proxy says about the client: many proxies
+ * pass on the `Connection` of the client.
  */
 const KEPT = new Set([
   'connection',
   'content-length',
   'expect',
+  'forwarded',
   'host',
   'te',
   'trailer',
@@ -87,7 +89,9 @@ export function dropNominated(headers: HeaderList): void {
   for (const name of value.split(',')) nominated.add(name.trim().toLowerCase());
   nominated.delete('close');
   nominated.delete('keep-alive');
-  headers.deleteWhere((key) => nominated.has(key) && !KEPT.has(key));
+  headers.deleteWhere(
+    (key) => nominated.has(key) && !KEPT.has(key) && !key.startsWith('x-forwarded-'),
+  );
 }
 
 /** Whether the client waits for 100 before it sends its body (RFC 9110 §10.1.1). */

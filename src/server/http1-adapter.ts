@@ -3,7 +3,6 @@ import type { Readable, Writable } from 'node:stream';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/field-values.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
@@ -88,7 +87,6 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
         )
       : null;
     this.#body = this.bodyToRead;
-    dropNominated(headers);
   }
 
   get body(): Readable {

@@ -15,7 +15,6 @@ import {
 import { requestTarget, type RequestTarget } from './strict-request.ts';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/field-values.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { hasSentContinue, writeAhead } from '../kernel/node-internals.ts';
 import type { Socket } from 'node:net';
@@ -80,7 +79,6 @@ class MountedHttp1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     this.#response = response;
     this.hasBody =
       headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
-    dropNominated(headers);
     // The disconnect of the client already reports a failed write. Without a listener, the error would end the
     // process.
     response.on('error', ignore);

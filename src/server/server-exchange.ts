@@ -22,7 +22,7 @@ import {
   WritableStream,
   wrapped,
 } from '../http/exchange-response.ts';
-import { expectsContinue } from '../http/field-values.ts';
+import { dropNominated, expectsContinue } from '../http/field-values.ts';
 import { isFieldValue, isToken } from '../http/http1-syntax.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -118,6 +118,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     this.remotePort = peer.port;
     this.clientAddress =
       settings.clientAddress?.(adapter.headers, this.remoteAddress) ?? this.remoteAddress;
+    dropNominated(this.headers);
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
   }
 

@@ -149,6 +149,32 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
+  it('knows the client address although Connection names the fields that have it', async (test) => {
+    const app = await startUpstream(test, (request, response) => {
+      response.end(String(request.headers['x-forwarded-for']));
+    });
+    for (const name of ['X-Forwarded-For', 'CF-Connecting-IP']) {
+      const port = await freePort();
+      const site = `http://localhost:${port} {\n\t@app path /app\n\treverse_proxy @app 127.0.0.1:${app.port}\n\trespond {client_ip}\n}\n`;
+      const trust = 'trusted_proxies static 127.0.0.1';
+      await startGateway(
+        test,
+        site,
+        `\tservers {\n\t\t${trust}\n\t\tclient_ip_headers ${name}\n\t}\n`,
+      );
+      const headers = [
+        ['Host', 'localhost'],
+        [name, '198.51.100.1'],
+        ['Connection', `upgrade, ${name}`],
+      ] as const;
+      const { body } = await send(`http://127.0.0.1:${port}/`, { headers });
+      assert.equal(body, '198.51.100.1');
+      if (name !== 'X-Forwarded-For') continue;
+      const forwarded = await send(`http://127.0.0.1:${port}/app`, { headers });
+      assert.equal(forwarded.body, '198.51.100.1');
+    }
+  });
+
   it('redirects HTTP to HTTPS, with the path', async (test) => {
     const [https, http] = [await freePort(), await freePort()];
     await startGateway(
