@@ -9,6 +9,7 @@ import { setLateValue } from '../http/request-variables.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { isPlaceholder } from '../site/placeholder-names.ts';
+import { asMatched } from '../site/placeholders.ts';
 import type { HandlerDirective } from './directive.ts';
 
 /** Placeholders and the variable `root` keep their meaning. */
@@ -133,7 +134,7 @@ function compile(
     return match;
   });
   const matchFor = (exchange: Exchange): Match => {
-    const value = expand(source, exchange);
+    const value = expand(source, exchange, undefined, asMatched);
     for (const match of compiled) {
       const matched = match(value);
       if (matched !== null) return matched;

@@ -314,15 +314,15 @@ export type Next = (exchange?: Exchange) => void | Promise<void>;
 
 /**
  * Replaces the `{…}` placeholders in a template with their values for this exchange. Placeholders of the
- * response are replaced only if its fields are given. If `encode` is given, each value passes through it; the
- * text around the placeholders does not. What a placeholder reads is something that the response depends on,
+ * response are replaced only if its fields are given. If `encode` is given, each value passes through it,
+ * with the short name of its placeholder; the text around the placeholders does not. What a placeholder reads is something that the response depends on,
  * unless the text is for `field` of the request to the app: see {@link Exchange.dependsOn}.
  */
 export type Expand = (
   template: string,
   exchange: Exchange,
   response?: HeaderList,
-  encode?: (value: string) => string,
+  encode?: (value: string, name: string) => string,
   field?: string,
 ) => string;
 

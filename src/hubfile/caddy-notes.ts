@@ -208,7 +208,7 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   },
   {
     names: '`{path}` `{dir}` `{file}` `{path.*}` and their `orig_` forms, decoded',
-    text: 'percent-encoded, in their canonical form',
+    text: 'percent-encoded, in their canonical form; decoded in matchers, and as the source of `map`',
     repeated:
       /^(?:(?:http\.request\.)?(?:orig_)?(?:uri\.path|path|dir|file)(?:$|\.(?:\d|dir|file|base|ext)))/,
     // Names of files and rewritten paths mean the same, decoded or not.

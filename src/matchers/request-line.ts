@@ -7,7 +7,7 @@ import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
 import { badValue } from '../hubfile/values.ts';
 import { type GlobPiece, isGlob } from '../kernel/glob.ts';
-import { expandOrEmpty, hostname, queryOf } from '../site/placeholders.ts';
+import { expandForMatcher, hostname, queryOf } from '../site/placeholders.ts';
 import {
   capturing,
   decoderFor,
@@ -160,9 +160,9 @@ export const query: Matcher<QueryCondition> = {
     if (name === '') return (exchange) => queryOf(exchange).size === 0;
     const takesAny = values.includes('*') || values.length === 0;
     return (exchange) => {
-      const present = queryOf(exchange).getAll(expandOrEmpty(name, exchange));
+      const present = queryOf(exchange).getAll(expandForMatcher(name, exchange));
       if (takesAny || present.length === 0) return present.length > 0;
-      const wanted = values.map((value) => expandOrEmpty(value, exchange));
+      const wanted = values.map((value) => expandForMatcher(value, exchange));
       return present.some((value) => wanted.includes(value));
     };
   },

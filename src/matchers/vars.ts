@@ -2,7 +2,7 @@ import { list as listShape, object, type Of, optional } from '../config/shape.ts
 import { name as nameShape, text } from '../config/shape-values.ts';
 import { name, texts } from '../hubfile/values.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { expandOrEmpty, variableKey } from '../site/placeholders.ts';
+import { expandForMatcher, variableKey } from '../site/placeholders.ts';
 import { capturing } from '../site/text-pattern.ts';
 import { type Matcher, withRegexp } from './matcher.ts';
 
@@ -36,7 +36,7 @@ export const vars: Matcher<VarsCondition> = {
     const valueOf = readerOf(variable);
     return (exchange) => {
       const value = valueOf(exchange);
-      return values.some((wanted) => expandOrEmpty(wanted, exchange) === value);
+      return values.some((wanted) => expandForMatcher(wanted, exchange) === value);
     };
   },
 };
@@ -84,7 +84,7 @@ function readerOf(variable: string): (exchange: Exchange) => string {
     // Whatever set it may have looked at who asks.
     exchange.dependsOn?.('client');
     return variable.includes('{')
-      ? expandOrEmpty(variable, exchange)
+      ? expandForMatcher(variable, exchange)
       : (exchange.variables.get(key) ?? '');
   };
 }

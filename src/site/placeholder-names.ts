@@ -132,6 +132,11 @@ export function shortName(name: string): string {
   return family === undefined ? name : family[1] + name.slice(family[0].length);
 }
 
+/** Whether the value of a placeholder with this short name is percent-encoded. All others are plain text, or whole URLs. */
+export function isEncoded(shortName: string): boolean {
+  return /^(?:orig_)?(?:path|dir|file)$|^path\.|^file\./.test(shortName);
+}
+
 /** Whether at least some requests give it a value. */
 export function isPlaceholder(name: string): boolean {
   const short = shortName(name);

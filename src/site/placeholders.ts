@@ -3,11 +3,12 @@ import { cookieValue } from '../http/field-values.ts';
 import { networkOf } from '../http/forwarded.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldText, type HeaderList } from '../http/header-list.ts';
-import { pathOf } from '../http/request-path.ts';
+import { decodePath, mergeSlashes, pathOf } from '../http/request-path.ts';
 import { lateValueOf } from '../http/request-variables.ts';
 import { queryEncoded } from './rewritten-target.ts';
 import {
   CERTIFICATE,
+  isEncoded,
   isPlaceholder,
   PLACEHOLDER,
   REMOTE_NETWORK,
@@ -38,10 +39,24 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode,
 
 /**
  * The same for matchers, where Caddy makes empty what has no value: a destination of a `map` that did not run, for
- * example. Other text in their braces is a mistake of the configuration.
+ * example. Other text in their braces is a mistake of the configuration. Paths are as the matcher `path` sees them.
  */
-export const expandOrEmpty: Expand = (template, exchange, response, encode, field) =>
-  expanded(template, exchange, response, encode, field, () => true);
+export function expandForMatcher(template: string, exchange: Exchange): string {
+  return expanded(template, exchange, undefined, asMatched, undefined, () => true);
+}
+
+/** The value of a placeholder as plain text: the path and its parts are percent-encoded. */
+export function decodedValue(value: string, name: string): string {
+  return isEncoded(name) ? decodePath(value) : value;
+}
+
+/**
+ * The same with one slash in place of several. A rule that compares it must not be bypassed by another way to write the same
+ * path: `/%40admin` and `//@admin` are `/@admin`.
+ */
+export function asMatched(value: string, name: string): string {
+  return isEncoded(name) ? mergeSlashes(decodePath(value)) : value;
+}
 
 /**
  * The same for targets and variables, which may contain other text in braces.
@@ -58,7 +73,7 @@ function expanded(
   template: string,
   exchange: Exchange,
   response: HeaderList | undefined,
-  encode: ((value: string) => string) | undefined,
+  encode: ((value: string, name: string) => string) | undefined,
   field: string | undefined,
   isEmptied: (name: string) => boolean,
 ): string {
@@ -69,7 +84,7 @@ function expanded(
     const value = lookUp(short, exchange, response);
     if (value === undefined) return isEmptied(name) ? '' : match;
     noteDependence(short, exchange, response, field);
-    return encode === undefined ? value : encode(value);
+    return encode === undefined ? value : encode(value, short);
   });
 }
 
@@ -85,6 +100,8 @@ function noteDependence(
 ): void {
   const { dependsOn, preset } = exchange;
   if (dependsOn === undefined) return;
+  // The host belongs to the URL, so that no app names it in `Vary`.
+  if (field === 'host') return noteDependence(name, exchange, response, undefined);
   if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) }, field);
   else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' }, field);
   else if (name.startsWith('vars.') || isOfClient(name)) dependsOn('client', field);

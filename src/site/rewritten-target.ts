@@ -1,7 +1,7 @@
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, pathOf } from '../http/request-path.ts';
-import { PLACEHOLDER, shortName } from './placeholder-names.ts';
+import { isEncoded, PLACEHOLDER, shortName } from './placeholder-names.ts';
 
 /** The question mark in the braces of `{?query}` begins no query. */
 export const QUERY_MARK = /(?<!\{)\?/;
@@ -40,9 +40,6 @@ export function encodedPath(path: string): string {
   return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
 }
 
-/** Their values are percent-encoded as the client sent them; all others are plain text. */
-const ENCODED = /^(?:orig_)?path$|^dir$|^file$|^path\./;
-
 /**
  * A query of the configuration with its placeholders filled in. The value of a placeholder is part of a name
  * or a value, and cannot begin another parameter. Only a whole `{query}` between two `&` is inserted as it is
@@ -65,7 +62,7 @@ export function queryFrom(
         // Text that is not a placeholder, or a literal brace, stays as it was written.
         if (name === undefined || value === placeholder) return value;
         if (escaped && shortName(name).startsWith('%')) return value;
-        return queryEncoded(ENCODED.test(shortName(name)) ? decodePath(value) : value);
+        return queryEncoded(isEncoded(shortName(name)) ? decodePath(value) : value);
       });
     })
     .filter((part) => part !== '')

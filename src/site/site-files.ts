@@ -6,8 +6,8 @@ import { codeOf, messageOf } from '../kernel/error.ts';
 import { orNull } from '../kernel/parse.ts';
 import { fallbackStatus, type TryPolicy } from '../config/well-formed.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { decodePath, rootOf, splitAfter } from '../http/request-path.ts';
-import { expandPlaceholders } from './placeholders.ts';
+import { rootOf, splitAfter } from '../http/request-path.ts';
+import { decodedValue, expandPlaceholders } from './placeholders.ts';
 
 /** A file or directory below a root; no symlink leads its real path out of the root. */
 export interface SiteFile {
@@ -151,7 +151,7 @@ export async function tryFiles(
     const status = fallbackStatus(file);
     if (status !== null) throw new HttpError(status, 'none of the files exists');
     if (root === null) continue;
-    const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
+    const wanted = expandPlaceholders(file, exchange, undefined, decodedValue);
     const isDirectory = file.endsWith('/');
     const one = await candidate(root.real, wanted, isDirectory, search.splitPath, hidesFile);
     if (one === null) continue;

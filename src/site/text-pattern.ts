@@ -2,7 +2,7 @@ import { compileGlob, type GlobPiece, likeAtEdges, withoutStars } from '../kerne
 import { decodePath, mergeSlashes } from '../http/request-path.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { PLACEHOLDER } from './placeholder-names.ts';
-import { clientCaptures, expandOrEmpty } from './placeholders.ts';
+import { clientCaptures, expandForMatcher } from './placeholders.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { ConditionData, MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { HidesFile } from './site-files.ts';
@@ -33,7 +33,7 @@ export function filledIn(
   return (exchange) =>
     compile(
       parts.map(({ text, isLiteral, isFixed }) => ({
-        text: isFixed ? text : expandOrEmpty(text, exchange),
+        text: isFixed ? text : expandForMatcher(text, exchange),
         isLiteral,
       })),
     );

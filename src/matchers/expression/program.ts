@@ -12,7 +12,7 @@ import { compilePattern, matchable, type Pattern } from '../../http/linear-regex
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Held, Predicate } from '../../site/text-pattern.ts';
 import { shortName } from '../../site/placeholder-names.ts';
-import { expandOrEmpty } from '../../site/placeholders.ts';
+import { expandForMatcher } from '../../site/placeholders.ts';
 import { conditionOf, type Constant, MATCHER_FUNCTIONS } from './functions.ts';
 
 /** Maximum length of an expression, in characters. */
@@ -70,7 +70,7 @@ function evaluation(): Evaluation {
 }
 
 function placeholderValue(name: string): string | bigint {
-  const value = expandOrEmpty(`{${name}}`, evaluation().exchange);
+  const value = expandForMatcher(`{${name}}`, evaluation().exchange);
   return NUMBERS.has(shortName(name)) && /^\d{1,15}$/.test(value) ? BigInt(value) : value;
 }
 
