@@ -126,10 +126,17 @@ export class Http1Connection implements ExchangeCarrier {
     return this.#settings.maxHeaderSize;
   }
 
-  /** Closes an idle connection at once, and another one after the response in progress. */
+  /**
+   * Closes an idle connection, and another one after the response in progress. What has arrived while the process was busy
+   * is read before: closing a socket with unread data resets the connection, and the client does not know whether its
+   * request was read. The first of the two turns may report only what had arrived before this call.
+   */
   drain(): void {
-    // A connection without any request may have one in transit.
-    if (this.#isIdle && this.#hasAsked) this.#close();
+    const closeIfIdle = (): void => {
+      // A connection without any request may have one in transit.
+      if (this.#isIdle && this.#hasAsked && !this.#isOver) this.#close();
+    };
+    setImmediate(() => setImmediate(closeIfIdle));
   }
 
   /** The client has sent something. The memory of the chunk is used again. */

@@ -368,6 +368,19 @@ describe('a connection over HTTP/1.1', () => {
     assert.match(answers[1] ?? '', /Connection: close/);
   });
 
+  it('answers what has arrived, but was not read, when the gateway stops', LIMIT, async (test) => {
+    const { server, socket, received, text } = await connected(test, ok);
+    socket.write(GET);
+    await received(/ok$/);
+    // Both happen in one turn, so that the request is in the buffer of the system.
+    socket.write(GET);
+    server.drain();
+    await once(socket, 'close');
+    const answers = text().split('HTTP/1.1 200 OK').slice(1);
+    assert.equal(answers.length, 2);
+    assert.match(answers[1] ?? '', /Connection: close/);
+  });
+
   it('begins no request after a response that closes it (RFC 9112 §9.6)', LIMIT, async (test) => {
     const targets: string[] = [];
     const { socket, received } = await connected(test, async (exchange) => {
