@@ -138,6 +138,23 @@ describe('the disk of a history', () => {
     assert.deepEqual(await replay.untilId('last'), acknowledged);
   });
 
+  it('is almost full when the history is created: the gateway runs, and the hub recovers by itself', async (test) => {
+    const place = smallDisk(test);
+    if (place === null) return;
+    // The lock takes four pages of 4 KiB. LMDB needs more than one for the file.
+    for (const pages of [4, 5]) {
+      const filler = join(place, 'filler');
+      writeFileSync(filler, Buffer.alloc((1024 - pages) * 4096));
+      const hub = await start(test, join(place, `history-${pages}`));
+      assert.equal((await fetch(hub.other)).status, 200);
+      assert.equal(await hub.publish('full'), 503);
+      await rm(filler);
+      while ((await hub.publish('again')) !== 200);
+      assert.equal(await hub.process.end('SIGTERM'), 0);
+      await rm(join(place, `history-${pages}`), { recursive: true });
+    }
+  });
+
   it('is full of the history itself: the hub is not ready while it refuses updates', async (test) => {
     const place = smallDisk(test);
     if (place === null) return;

@@ -31,6 +31,8 @@ const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 /** LMDB needs half of it and uses what it finds, with a slot for one more reader in each 64 bytes. */
 const LOCK_BYTES = 16 * 1024;
+/** Of a new history: its meta pages, and those of its databases. */
+const FIRST_BYTES = 128 * 1024;
 const PROBE_KEY = 'probe';
 /** Errors of a disk that may disappear without a change of the configuration. */
 const DISK_FAULTS = ['EDQUOT', 'EIO', 'ENOSPC', 'EROFS'] as const;
@@ -166,6 +168,7 @@ export async function openLmdbStore(path: string, scheduler?: Scheduler): Promis
 
 async function openDatabases(file: string): Promise<LmdbDatabases> {
   await allocateLock(`${file}-lock`);
+  await requireRoom(file);
   const root = open({ path: file, maxDbs: MAX_DATABASES });
   await chmod(file, 0o600);
   await chmod(`${file}-lock`, 0o600);
@@ -190,6 +193,22 @@ async function allocateLock(lock: string): Promise<void> {
     await writeFile(temporary, Buffer.alloc(LOCK_BYTES), { mode: 0o600, flag: 'wx' });
     // Another process may have created it meanwhile. Where there are no hard links, LMDB creates it.
     await link(temporary, lock).catch(ignore);
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}
+
+/**
+ * Checks that there is room for the first pages of a new file. Where there is none, LMDB ends the process with SIGSEGV.
+ *
+ * @throws the system's error, for instance ENOSPC
+ */
+async function requireRoom(file: string): Promise<void> {
+  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  if (size > 0) return;
+  const temporary = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(temporary, Buffer.alloc(FIRST_BYTES), { mode: 0o600, flag: 'wx' });
   } finally {
     await rm(temporary, { force: true });
   }
