@@ -205,15 +205,14 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   };
 }
 
+/** Placeholders, by short names, for the address of a client. */
+const ADDRESSES: ReadonlySet<string> = new Set(['client_ip', 'remote_host']);
+
 /** A client counts as its network, because it may have several addresses. */
 function keyOf(template: string, exchange: Exchange, expand: HandlerContext['expand']): string {
-  const encode =
-    template === '{client_ip}' ||
-    template === '{remote_host}' ||
-    template === '{http.request.remote.host}'
-      ? clientNetwork
-      : undefined;
-  const key = expand(template, exchange, undefined, encode);
+  const key = expand(template, exchange, undefined, (value, name) =>
+    ADDRESSES.has(name) ? clientNetwork(value) : value,
+  );
   return key.length <= MAX_KEY ? key : hash('sha256', key, 'base64');
 }
 

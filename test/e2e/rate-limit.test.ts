@@ -66,29 +66,32 @@ describe('rate_limit', () => {
     );
   });
 
-  it('counts all requests of an IPv6 network as one client’s', async (test) => {
-    const port = await freePort();
-    await startLibraryGateway(
-      test,
-      `http://127.0.0.1:${port} {
+  for (const key of ['', 'key {client_ip}', 'key "{method} {client_ip}"']) {
+    it(`counts all requests of an IPv6 network as one client’s (${key})`, async (test) => {
+      const port = await freePort();
+      await startLibraryGateway(
+        test,
+        `http://127.0.0.1:${port} {
 	rate_limit {
 		zone z {
 			events 1
 			window 1h
+			${key}
 		}
 	}
 	respond ok
 }
 `,
-      '\tservers {\n\t\ttrusted_proxies static private_ranges\n\t}\n',
-    );
-    const statuses: number[] = [];
-    for (const address of ['2001:db8::1', '2001:db8::2', '2001:db8:0:1::1', '192.0.2.1']) {
-      const headers = [['X-Forwarded-For', address]] as const;
-      statuses.push((await send(`http://127.0.0.1:${port}/`, { headers })).status);
-    }
-    assert.deepEqual(statuses, [200, 429, 200, 200]);
-  });
+        '\tservers {\n\t\ttrusted_proxies static private_ranges\n\t}\n',
+      );
+      const statuses: number[] = [];
+      for (const address of ['2001:db8::1', '2001:db8::2', '2001:db8:0:1::1', '192.0.2.1']) {
+        const headers = [['X-Forwarded-For', address]] as const;
+        statuses.push((await send(`http://127.0.0.1:${port}/`, { headers })).status);
+      }
+      assert.deepEqual(statuses, [200, 429, 200, 200]);
+    });
+  }
 
   it('counts across nodes with Redis, and locally while Redis is down', async (test) => {
     const redis = await startRedis(test, test);
