@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { systemClock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
-import type { Logger } from '../kernel/log.ts';
+import { FailureLog, type Logger } from '../kernel/log.ts';
 
 /** Time limit of the program that passes on a message. */
 const TIMEOUT_MS = 5_000;
@@ -18,6 +18,7 @@ export class ServiceManager {
   readonly #log: Logger;
   /** Messages are sent one after the other. Otherwise RELOADING could overtake READY. */
   #queue: Promise<void> = Promise.resolve();
+  readonly #failures = new FailureLog('systemd could not be notified', 'warn', systemClock);
   #stopWatchdog: () => void = () => {};
   /** A load may still be in progress, or follow. */
   #isStopping = false;
@@ -71,10 +72,7 @@ export class ServiceManager {
         // For lack of memory, it throws at once.
         await promisify(execFile)('systemd-notify', message, options);
       } catch (error) {
-        this.#log.warn('systemd could not be notified', {
-          state: message[0],
-          error: messageOf(error),
-        });
+        this.#failures.write(this.#log, { state: message[0], error: messageOf(error) });
       }
     });
   }

@@ -79,6 +79,17 @@ describe('systemd (sd_notify)', () => {
     assert.equal(log.lines.length, 1);
   });
 
+  it('cannot be notified for long: the log does not say so each time', async (test) => {
+    const { variables } = await standIn(test);
+    const log = new RecordedLog();
+    const manager = new ServiceManager({ ...variables, TOO_LARGE: 'x'.repeat(4 * 1024 ** 2) }, log);
+    for (let count = 0; count < 19; count += 1) manager.reloading();
+    await manager.stopping();
+    const warnings = log.lines.filter(({ level }) => level === 'warn');
+    // The first, second, fourth, eighth and sixteenth of twenty.
+    assert.equal(warnings.length, 5);
+  });
+
   it('hears of no load that ends, or begins, after the stop has begun', async (test) => {
     const { said, variables } = await standIn(test);
     const manager = new ServiceManager({ ...variables, WATCHDOG_USEC: '1000' }, new RecordedLog());
