@@ -122,19 +122,16 @@ function replaceAll(
   status: number,
 ): string {
   const matcher = regex.matcher(text);
+  const instructions = regex.programSize();
   let stepsLeft = FREE_REPLACE_STEPS;
-  let isOver = (): boolean => false;
+  let isOver: (() => boolean) | null = null;
   let result = '';
   let end = 0;
   let first = true;
-  for (;;) {
-    stepsLeft -= (text.length - end) * regex.programSize();
-    if (isOver()) throw tooCostly(text, status);
-    if (stepsLeft < 0) {
-      isOver = timeLimit(MAX_REPLACE_MS);
-      stepsLeft = Infinity;
-    }
-    if (!matcher.find()) break;
+  while (matcher.find()) {
+    stepsLeft -= (text.length - end) * instructions;
+    if (stepsLeft < 0) isOver ??= timeLimit(MAX_REPLACE_MS);
+    if (isOver?.() === true) throw tooCostly(text, status);
     const [from, to] = [matcher.start(), matcher.end()];
     // An empty match right after another match does not count: `.*` matches a text once.
     if (!first && from === to && from === end) continue;
