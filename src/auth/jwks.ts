@@ -13,11 +13,13 @@ import { withoutSecretParts } from '../kernel/secret.ts';
 
 /** Largest document, in bytes. */
 const MAX_BYTES = 1024 * 1024;
-/** Further keys are ignored, because a token without `kid` tries all of them. */
+/** Keys for signatures. Further ones are ignored, because a token without `kid` tries all of them. */
 const MAX_KEYS = 100;
-/** Shortest time between two fetches for a `kid` that was never seen before, in milliseconds. */
+/** Members of a set that are looked at. */
+const MAX_MEMBERS = 1_000;
+/** Shortest time between two fetches for a `kid` that was never seen before, and after a failure, in milliseconds. */
 const NEW_KID_INTERVAL_MS = 5_000;
-/** Tokens with such a `kid` that wait for the next fetch. Further ones are refused. */
+/** Tokens with such a `kid` that wait for the next fetch. Further ones are told to try again. */
 const MAX_WAITING = 10_000;
 /** Remembered values of `kid` that were not found; the oldest is forgotten first. */
 const MAX_IN_VAIN = 1_000;
@@ -36,6 +38,9 @@ export interface JwksOptions {
   readonly log: Logger;
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
+
+/** The keys to try; null if too many tokens wait for the set, so that nobody knows yet. */
+type Found = readonly KeyObject[] | null;
 
 interface PublicJwk {
   readonly kid: string | null;
@@ -143,7 +148,7 @@ export class Jwks {
    * before causes at most one fetch per cooldown. A fetch in progress may have begun before the key was
    * added, so a `kid` that it does not find is looked for once more.
    */
-  find(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
+  find(hint: KeyHint): Found | Promise<Found> {
     const underWay = this.#fetching;
     if (!this.#needsFetch(hint)) return this.#select(hint);
     if (underWay === null) return this.#fetchFor(hint);
@@ -160,10 +165,12 @@ export class Jwks {
   }
 
   /** The keys after a fetch that begins now, or that began since the token was read. */
-  #fetchFor(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
+  #fetchFor(hint: KeyHint): Found | Promise<Found> {
     const name = hint.kid ?? '';
-    const fetched = this.#inVain.has(name) ? this.#fetchForOthers() : this.#fetchForNew();
-    if (fetched === null) return [];
+    // While the set cannot be fetched, nobody knows whether a `kid` is still in vain.
+    const isInVain = this.#inVain.has(name) && this.#fault === null;
+    const fetched = isInVain ? this.#fetchForOthers() : this.#fetchForNew();
+    if (fetched === null) return isInVain ? [] : null;
     return fetched.then(() => {
       const keys = this.#select(hint);
       if (keys.length === 0 && this.#fault === null) addNewest(this.#inVain, name, MAX_IN_VAIN);
@@ -222,12 +229,17 @@ export class Jwks {
     return this.#nextForNew;
   }
 
-  #scheduleRefresh(): void {
+  /** After a failure, the next fetch is soon, so that a withdrawn key is not accepted for much longer. */
+  #scheduleRefresh(failures = 0): void {
     const { refreshMs } = this.#options;
     const everyMs = this.#isFile ? Math.min(refreshMs, FILE_REFRESH_MS) : refreshMs;
-    this.#stopRefresh = this.#options.clock.after(everyMs, () => {
-      void this.#refresh();
-      this.#scheduleRefresh();
+    const soonMs = failures === 0 ? everyMs : NEW_KID_INTERVAL_MS * 2 ** (failures - 1);
+    this.#stopRefresh = this.#options.clock.after(Math.min(everyMs, soonMs), () => {
+      void this.#refresh().then(() => {
+        if (!this.#closing.signal.aborted) {
+          this.#scheduleRefresh(this.#fault === null ? 0 : failures + 1);
+        }
+      });
     });
   }
 
@@ -331,7 +343,8 @@ function parseJwks(bytes: Uint8Array): ParsedJwks {
   if (!isJsonObject(document) || !Array.isArray(document['keys'])) {
     throw new Error('it is not a JWK Set: {"keys": […]}');
   }
-  const keys = document['keys'].filter(isJsonObject).slice(0, MAX_KEYS).flatMap(readJwk);
+  const members = document['keys'].filter(isJsonObject).slice(0, MAX_MEMBERS);
+  const keys = members.flatMap(readJwk).slice(0, MAX_KEYS);
   return { keys, digest: hash('sha256', bytes) };
 }
 

@@ -12,6 +12,8 @@ export interface KeyHint {
   readonly kid: string | null;
 }
 
+type FoundKeys = readonly KeyMaterial[] | null;
+
 /** The source of the keys of one issuer and role. */
 export interface KeySet {
   /** Equal for equal configurations. A digest of key material: not for printing. */
@@ -22,8 +24,8 @@ export interface KeySet {
   readonly generation: number;
   /** Why the current keys could not be read; null if they could. Further keys may then exist. */
   readonly fault: string | null;
-  /** The keys to try; empty if none fits the hint. */
-  find(hint: KeyHint): readonly KeyMaterial[] | Promise<readonly KeyMaterial[]>;
+  /** The keys to try; empty if none fits the hint; null if that is not known now. */
+  find(hint: KeyHint): FoundKeys | Promise<FoundKeys>;
 }
 
 const PEM = '-----BEGIN ';

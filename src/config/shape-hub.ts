@@ -53,9 +53,9 @@ export const jwksMembers = {
   uri: name('the URL of a JWK Set'),
   /** Empty means all asymmetric algorithms. */
   algorithms: withDefault(list(name('an algorithm')), []),
-  refreshMs: withDefault(duration(), 10 * MINUTE),
-  cooldownMs: withDefault(duration(), 30 * SECOND),
-  timeoutMs: withDefault(duration(), 5 * SECOND),
+  refreshMs: withDefault(duration({ min: 1 }), 10 * MINUTE),
+  cooldownMs: withDefault(duration({ min: 1 }), 30 * SECOND),
+  timeoutMs: withDefault(duration({ min: 1 }), 5 * SECOND),
 };
 
 export interface JwksKeySource extends Of<typeof jwksMembers> {

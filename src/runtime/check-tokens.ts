@@ -120,7 +120,7 @@ function whyNotVerified(source: KeySource, role: Role, key: SigningKey): string 
   if (keys === null) return null;
   if (!keys.algorithms.includes(algorithm)) return notAccepted(role, algorithm, keys.algorithms);
   const candidates = keys.find({ alg: algorithm, kid: null });
-  if (candidates instanceof Promise) return null;
+  if (candidates === null || candidates instanceof Promise) return null;
   return candidates.some((candidate) => isCounterpart(material, candidate))
     ? null
     : `its ${role} key is different`;

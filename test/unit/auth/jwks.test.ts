@@ -286,6 +286,54 @@ describe('JWK Sets that change or fail (C.7)', () => {
       );
     });
   }
+  it('C-306 refreshes again soon after a failure, so that a withdrawn key is not accepted for another period', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    const old = await token(a, { kid: 'a' });
+    await accepted(hub, old);
+    hub.server.answer = (response) => void response.writeHead(500).end();
+    hub.fetchClock.advance(600_000);
+    while (hub.warnings.length === 0) await new Promise((turn) => setImmediate(turn));
+    hub.fetchClock.advance(5_000);
+    while (hub.warnings.length === 1) await new Promise((turn) => setImmediate(turn));
+    await accepted(hub, old);
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    hub.fetchClock.advance(9_999);
+    assert.equal(hub.server.requests(), 3);
+    hub.fetchClock.advance(1);
+    await accepted(hub, await token(b, { kid: 'b' }));
+    assert.equal(hub.server.requests(), 4);
+    await refused(hub, old);
+  });
+  it('C-305 asks soon for a kid that was in vain, if the set could not be fetched since', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    const early = await token(b, { kid: 'b' });
+    assert.equal((await refused(hub, early)).check, 'signature');
+    hub.server.answer = (response) => void response.writeHead(500).end();
+    assert.equal((await refused(hub, early)).check, 'keys');
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    const verdict = accepted(hub, early);
+    while (hub.fetchClock.waiting < 2) await new Promise((turn) => setImmediate(turn));
+    hub.fetchClock.advance(5_000);
+    await verdict;
+  });
+  it('C-307 says of a token without kid that it may be valid while the set cannot be fetched', async () => {
+    const hub = await world([jwk(a.publicKey)]);
+    await accepted(hub, await token(a));
+    assert.equal((await refused(hub, await token(b))).check, 'signature');
+    hub.server.answer = (response) => void response.writeHead(500).end();
+    hub.fetchClock.advance(600_000);
+    while (hub.warnings.length === 0) await new Promise((turn) => setImmediate(turn));
+    await accepted(hub, await token(a));
+    assert.equal((await refused(hub, await token(b))).check, 'keys');
+  });
+  it('C-315 finds a key behind a hundred others that are not for signatures', async () => {
+    const others = Array.from({ length: 100 }, (_, at) =>
+      jwk(b.publicKey, { kid: String(at), use: 'enc' }),
+    );
+    const hub = await world([...others, jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+  });
   it('C-307 uses the keys of an open set with the same URL until a fetch succeeds', async () => {
     const before = await world([jwk(a.publicKey, { kid: 'a' })]);
     const old = await token(a, { kid: 'a' });
