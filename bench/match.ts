@@ -72,6 +72,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
       tokenId: null,
       session: null,
       lifetimeMs: null,
+      expiresAtMs: null,
       settings: {
         heartbeatMs: 0,
         dispatchTimeoutMs: 5000,

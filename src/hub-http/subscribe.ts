@@ -105,6 +105,7 @@ export function createSubscribe(
           dispatchTimeoutMs: stream.dispatchTimeoutMs,
           random: random(),
         }),
+        expiresAtMs: token?.expiresAtMs ?? null,
         settings: stream,
         place,
       };

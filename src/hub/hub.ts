@@ -87,7 +87,8 @@ export class Hub {
     const streams = new OpenStreams({
       tail: () => transport.position,
       isStoring: () => this.#storing > 0,
-      mayStayOpen: (stream) => this.admission.mayStayOpen(stream),
+      mayStayOpen: ({ issuerKey, expiresAtMs }) =>
+        this.admission.mayStayOpen({ issuerKey }) && (expiresAtMs ?? Infinity) > clock.now(),
       mayReadPresence: (options) => mayReadPresence(options, names),
       base: names.base,
       counts: this.counts,

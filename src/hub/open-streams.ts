@@ -13,7 +13,6 @@ import {
   dueNow,
   nextDueAt,
   type EndReason,
-  type MayStayOpen,
   Subscriber,
   type SubscriberKeeper,
   type SubscriberOptions,
@@ -38,7 +37,7 @@ export interface OpenStreamsOptions {
   /** Whether the history is storing an update of this process now. */
   readonly isStoring: () => boolean;
   /** Whether the authorization of a stream is still configured. */
-  readonly mayStayOpen: MayStayOpen;
+  readonly mayStayOpen: (options: SubscriberOptions) => boolean;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
   readonly reader: LogReader;
@@ -194,8 +193,9 @@ export class OpenStreams {
 
   #give(subscriber: Subscriber, event: Buffer, isPrivate: boolean): void {
     const { measures, mayStayOpen } = this.#options;
-    // A stream whose authorization was removed ends within some seconds, and before the first private update. Its client
-    // resumes from the last event that it has received.
+    // A stream whose authorization was removed ends within some seconds, and before the first private update. So does one
+    // whose token has expired because the clock was set, or the machine has slept. Its client resumes from the last event
+    // that it has received.
     if (isPrivate && !mayStayOpen(subscriber.options)) {
       this.end(subscriber, 'unauthorized');
       return;

@@ -59,6 +59,8 @@ export interface SubscriberOptions {
   readonly session: string | null;
   /** How long it may live from its request on; null means for ever. */
   readonly lifetimeMs: number | null;
+  /** `exp` of the token in milliseconds since the Unix epoch; null without one. */
+  readonly expiresAtMs: number | null;
   readonly settings: StreamSettings;
   /** Called once, when the connection has closed. */
   readonly place: Place | null;

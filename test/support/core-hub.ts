@@ -35,6 +35,7 @@ export function wish(
     lastEventId: null,
     revocationEpoch: 0,
     lifetimeMs: null,
+    expiresAtMs: null,
     settings: { ...STREAM, ...settings },
     place: null,
     ...overrides,

@@ -653,6 +653,19 @@ describe('hub: time', () => {
     assert.equal(one.text(), '');
   });
 
+  it('B-172: sends no private update to a stream whose token has expired because the clock was set', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const expiresAtMs = clock.now() + 60_000;
+    const one = await connect({ grants: readGrant('topic'), lifetimeMs: 60_000, expiresAtMs });
+    await hub.publish(update('1', { topics: ['topic'], private: true }));
+    await turn();
+    clock.setBy(3_600_000);
+    await hub.publish(update('2', { topics: ['topic'], private: true }));
+    await turn();
+    assert.deepEqual(one.ids(), ['1']);
+    assert.ok(one.ended);
+  });
+
   it('B-172 B-175: ends a stream cleanly at its deadline', async (test) => {
     const { connect, clock } = setUp(test);
     const one = await connect({ lifetimeMs: 5000 });

@@ -14,7 +14,14 @@ describe('the records of a subscriber', () => {
     );
     const options = {
       ...{ matchers, grants: NO_GRANTS },
-      ...{ issuerKey: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+      ...{
+        issuerKey: null,
+        tokenId: null,
+        session: null,
+        lifetimeMs: null,
+        expiresAtMs: null,
+        place: null,
+      },
       settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: true },
     };
     const keeper = { drained() {}, closed() {}, expired() {} };

@@ -14,7 +14,14 @@ function subscriberTo(...selectors: readonly string[]): Subscriber {
   const options = {
     matchers: selectors.map((selector) => compileSelector(selector, true)),
     grants: NO_GRANTS,
-    ...{ issuerKey: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+    ...{
+      issuerKey: null,
+      tokenId: null,
+      session: null,
+      lifetimeMs: null,
+      expiresAtMs: null,
+      place: null,
+    },
     settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: false },
   };
   return new Subscriber(options, 0, 0, keeper);
