@@ -2,7 +2,7 @@ import type { Exchange } from './exchange.ts';
 
 /** The properties of a representation that the conditions of a request refer to. */
 export interface Validators {
-  /** Strong, with its quotes; null: it has none. */
+  /** With its quotes, and with `W/` if it is weak; null: it has none. */
   readonly etag: string | null;
   /** null: unknown. */
   readonly modifiedMs: number | null;
@@ -54,7 +54,7 @@ export function requestedRange(
     /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(headers.get('range') ?? '') ?? [];
   if (method !== 'GET' || size === 0 || (first === '' && last === '')) return null;
   const condition = headers.get('if-range');
-  if (condition !== undefined && condition !== etag) {
+  if (condition !== undefined && (condition !== etag || condition.startsWith('W/'))) {
     if (modifiedMs === null || dateOf(condition) !== seconds(modifiedMs)) return null;
   }
   if (first === '') {
@@ -67,15 +67,18 @@ export function requestedRange(
   return start >= size ? 'unsatisfiable' : { start, end };
 }
 
+/** The entity tags of a field, as they are written. */
+export function tagsIn(field: string): readonly string[] {
+  return field.match(/(?:W\/)?"[^"]*"/g) ?? [];
+}
+
 /** Whether a list of entity tags contains this one (RFC 9110 §8.8.3.2). */
-export function listsTag(
-  field: string,
-  etag: string | null,
-  comparison: 'strong' | 'weak',
-): boolean {
+function listsTag(field: string, etag: string | null, comparison: 'strong' | 'weak'): boolean {
   if (field.trim() === '*') return true;
-  const tags = field.match(/(?:W\/)?"[^"]*"/g) ?? [];
-  return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
+  if (etag === null) return false;
+  if (comparison === 'strong') return !etag.startsWith('W/') && tagsIn(field).includes(etag);
+  const opaque = (tag: string): string => tag.replace(/^W\//, '');
+  return tagsIn(field).map(opaque).includes(opaque(etag));
 }
 
 /** Seconds of an HTTP date; null for an invalid date, which is ignored. */

@@ -1,4 +1,4 @@
-import { type ByteRange, evaluateConditions, listsTag, requestedRange } from './conditions.ts';
+import { type ByteRange, evaluateConditions, requestedRange, tagsIn } from './conditions.ts';
 import type { BodyWrapper, Exchange, ResponseHead } from './exchange.ts';
 import { HeaderList } from './header-list.ts';
 
@@ -191,7 +191,7 @@ function holds(
 ): boolean {
   const asked = request.combined('if-none-match');
   if (asked === undefined || retagged === undefined || retagged === etag) return false;
-  return asked.trim() !== '*' && listsTag(asked, retagged, 'strong');
+  return tagsIn(asked).includes(retagged);
 }
 
 /** Adds request fields to `Vary`: with other values of these fields, the response would differ. */
