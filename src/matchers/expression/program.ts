@@ -74,6 +74,21 @@ function placeholderValue(name: string): string | bigint {
   return NUMBERS.has(shortName(name)) && /^\d{1,15}$/.test(value) ? BigInt(value) : value;
 }
 
+const NUMERALS: Readonly<Record<string, RegExp>> = {
+  int: /^[+-]?\d+$/,
+  uint: /^\d+$/,
+  double: /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)$/i,
+};
+
+/**
+ * A text that `int`, `uint` or `double` reads as in Caddy. The library also takes "" for 0, and `0b11` for 3, so that a
+ * request without a field would pass a guard.
+ */
+function numeralOf(kind: string, value: unknown): unknown {
+  if (typeof value !== 'string' || NUMERALS[kind]?.test(value) === true) return value;
+  throw new TypeError(`${kind}() has no number to read`);
+}
+
 /** The number or boolean that a text stands for; any other text stays one. */
 function scalarOf(text: string | bigint): string | bigint | number | boolean {
   if (typeof text !== 'string') return text;
@@ -90,6 +105,7 @@ function environment(): Environment {
   const made = new Environment({ homogeneousAggregateLiterals: false, limits: LIMITS })
     .registerFunction('ph(string): dyn', placeholderValue)
     .registerFunction('scalar(dyn): dyn', scalarOf)
+    .registerFunction('numeral(string, dyn): dyn', numeralOf)
     // The value of an environment variable, which `resolve.ts` writes.
     .registerFunction('constant(string): dyn', (text: string) => text)
     .registerFunction(
@@ -182,13 +198,19 @@ function parsedWithScalars(environment: Environment, source: string): Parsed {
   const run = parsed(environment, source);
   const compared: Part[] = [];
   findCompared(run.ast, compared);
-  if (compared.length === 0) return run;
-  let [result, end] = ['', source.length];
-  for (const { start, end: until } of compared.toSorted((a, b) => b.start - a.start)) {
-    result = `scalar(${source.slice(start, until)})${source.slice(until, end)}${result}`;
-    end = start;
+  const scalars = compared.map(({ start, end }) => ({ start, end, call: 'scalar(' }));
+  const edits = [...scalars, ...numeralsIn(run.ast)];
+  if (edits.length === 0) return run;
+  // From the end to the start, so that the places stay right.
+  const texts = edits.flatMap(({ start, end, call }) => [
+    { at: start, text: call },
+    { at: end, text: ')' },
+  ]);
+  let result = source;
+  for (const { at, text } of texts.toSorted((a, b) => b.at - a.at)) {
+    result = result.slice(0, at) + text + result.slice(at);
   }
-  return parsed(environment, source.slice(0, end) + result);
+  return parsed(environment, result);
 }
 
 /** Operators whose operands have the same type, and those whose operands are booleans. */
@@ -214,6 +236,20 @@ function findCompared(value: unknown, compared: Part[]): void {
   ]) {
     if (isPart(one) && isText(one) && isScalar(other)) compared.push(one);
   }
+}
+
+/** The arguments of `int`, `uint` and `double`, with the call that checks them. */
+function numeralsIn(value: unknown): readonly { start: number; end: number; call: string }[] {
+  if (Array.isArray(value)) return value.flatMap(numeralsIn);
+  if (!isPart(value)) return [];
+  const { op, args } = value;
+  const [name, list] = op === 'call' && Array.isArray(args) ? (args as unknown[]) : [];
+  const [argument] = Array.isArray(list) ? (list as unknown[]) : [];
+  const inside = numeralsIn(args);
+  if (typeof name !== 'string' || !Object.hasOwn(NUMERALS, name) || !isPart(argument))
+    return inside;
+  const { start, end } = argument;
+  return [...inside, { start, end, call: `numeral("${name}", ` }];
 }
 
 function isText({ op, args }: Part): boolean {

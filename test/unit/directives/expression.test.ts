@@ -38,6 +38,25 @@ describe('expressions', () => {
     assert.throws(() => parseExpression(`path_regexp('a', 'b', 'c')`), /these arguments/);
   });
 
+  it('have no value if a number is to be read from a text that is none, so that nobody can bypass a guard', () => {
+    const level = (text: string, value: string | null): unknown => {
+      const exchange = fakeExchange({});
+      if (value !== null) exchange.headers.append('X-Level', value);
+      return parseExpression(text).holds(exchange, new Map());
+    };
+    for (const kind of ['int', 'uint', 'double']) {
+      const guard = `${kind}({header.X-Level}) < ${kind}("4")`;
+      for (const none of [null, '', ' 1', '0b11', '0X3', '0x1', 'one']) {
+        assert.throws(() => level(guard, none), { status: 500 }, `${kind} ${none}`);
+      }
+      assert.equal(level(guard, '3'), true);
+      assert.equal(level(guard, '9'), false);
+    }
+    assert.equal(level('double({header.X-Level}) == 1.5e3 && int("7") + 1 == 8', '1.5E+3'), true);
+    assert.equal(level('int(double({header.X-Level})) == 2', '2.7'), true);
+    assert.equal(level('(int({header.X-Level}) + 1) * 2 == 6 && {header.X-Level} > 1', '2'), true);
+  });
+
   it('read what is compared with a number or a boolean as one', () => {
     const holds = (text: string): unknown => {
       const exchange = fakeExchange({ target: '/?n=5&d=1.5&t=true&text=abc', host: 'a:8080' });
