@@ -261,7 +261,7 @@ function decodedPath(target: string): string {
  * @throws HttpError 500 if placeholders have made it something that is no host
  */
 function checkHost(headers: HeaderList): void {
-  const host = headers.get('host');
+  const host = headers.combined('host');
   if (host === undefined || isHost(host)) return;
   if (host !== '') throw new HttpError(500, 'header_up has set Host to a text that is not a host');
   headers.delete('host');

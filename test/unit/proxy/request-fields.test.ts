@@ -111,6 +111,14 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     }
   });
 
+  it('have one Host, whatever header_up adds to it', async () => {
+    await using upstream = await origin(({ headers }, response) => response.end(headers.host));
+    const headerUp = [{ kind: 'add', name: 'Host', value: '{header.x-h}' }] as const;
+    await using gateway = await proxyTo([upstream.url], { headerUp });
+    const answer = await ask1(gateway.http1, { headers: { 'x-h': 'a/b c' } });
+    assert.equal(answer.status, 500);
+  });
+
   it('are not sent for CONNECT and targets without a path', async () => {
     await using upstream = await origin((_, response) => response.end());
     await using gateway = await proxyTo([upstream.url]);
