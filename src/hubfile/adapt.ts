@@ -1,5 +1,5 @@
 import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
-import { defaultOptions } from '../config/shape-options.ts';
+import { defaultOptions, type GlobalOptions } from '../config/shape-options.ts';
 import { addTo } from '../kernel/collections.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
@@ -51,7 +51,7 @@ export function adapt(
     const sound = allGood && isThere && problems.errors === errors;
     return { site, path: divided?.path ?? null, sound };
   });
-  const sites = joinedSites(parts, origins);
+  const sites = joinedSites(parts, options, origins);
   return {
     config: { options, sites: sites.map(({ site }) => site) },
     sound: {
@@ -142,6 +142,7 @@ function checkPart(
 /** Joins sites that differ only in their paths, at the place of the first one. */
 function joinedSites(
   parts: readonly PartOfSite[],
+  options: GlobalOptions,
   origins: Origins,
 ): { readonly site: SiteConfig; readonly sound: boolean }[] {
   const groups = new Map<string, Set<PartOfSite>>();
@@ -163,12 +164,37 @@ function joinedSites(
     const sorted = divided.toSorted((a, b) => lengthOf(b) - lengthOf(a));
     const routes = [
       ...sorted.map(({ site, path }) => handled(site.routes, path)),
-      ...(base.path === null ? [handled(base.site.routes, null)] : []),
+      ...(base.path === null
+        ? [handled(base.site.routes, null)]
+        : redirectsToHttps(base.site.addresses, parts, options)),
     ];
     const site = { ...base.site, routes };
     origins.follow(site, base.site);
     return [{ site, sound: group.every(({ sound }) => sound) }, ...others];
   });
+}
+
+/**
+ * A site on the HTTP port with paths only, such as one for challenges or health checks, leaves the rest of its host to the
+ * redirect to HTTPS, if there is an HTTPS site of that name.
+ */
+function redirectsToHttps(
+  addresses: readonly SiteAddress[],
+  parts: readonly PartOfSite[],
+  { autoHttps, httpPort, httpsPort }: GlobalOptions,
+): readonly RouteConfig[] {
+  const secure = parts
+    .flatMap(({ site }) => site.addresses)
+    .filter(({ scheme, port }) => scheme === 'https' && (port === null || port === httpsPort));
+  const isRedirected = addresses.every(
+    ({ scheme, host, port }) =>
+      scheme === 'http' &&
+      (port === null || port === httpPort) &&
+      secure.some((other) => other.host === host),
+  );
+  if (autoHttps !== 'on' || !isRedirected) return [];
+  const handler = { kind: 'redir', to: 'https://{host}{uri}', status: 308 } as const;
+  return [handled([{ matcher: null, handler }], null)];
 }
 
 function keyOf(addresses: readonly SiteAddress[]): string {
