@@ -21,7 +21,7 @@ export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void
   checkLegacyForms(hub, report);
   checkVerifiers(hub, site, report);
   checkOrigins(hub, report);
-  checkUrls(hub, report);
+  checkUrls(hub, site, report);
   checkCookie(hub, site, report);
 }
 
@@ -104,7 +104,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
       'issuer <id> { publisher { jwt … } }, or discovery { changes public } where only the gateway publishes';
     report(hub, error('no-publisher-key', `publishers: ${missing}`, hint));
   }
-  if (!has('subscriber') && !hub.anonymous) {
+  if (!has('subscriber') && !hub.anonymous && !hub.playground) {
     const hint = 'issuer <id> { subscriber { jwt … } }, or anonymous if all updates are public';
     report(hub, error('no-subscriber-key', `subscribers: ${missing}`, hint));
   }
@@ -121,9 +121,15 @@ function publishesByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfi
 function checkKeySource(source: KeySource | null, report: Report): void {
   if (source === null) return;
   if (source.kind === 'jwks') {
-    if (parseUrl(source.uri)?.protocol === 'file:' || isFetchable(source.uri)) return;
-    const message = 'jwks_uri is an https: or http: URL without a user, or a file: URL';
-    report(source, error('bad-url', message), { field: 'uri' });
+    const url = parseUrl(source.uri);
+    if (url?.protocol !== 'file:' && !isFetchable(source.uri)) {
+      const message = 'jwks_uri is an https: or http: URL without a user, or a file: URL';
+      report(source, error('bad-url', message), { field: 'uri' });
+    } else if (url?.protocol === 'http:' && isPublicName(url.hostname)) {
+      const message =
+        'jwks_uri is an http: URL: anyone who can change the response on its way can sign tokens';
+      report(source, warning('insecure-url', message), { field: 'uri' });
+    }
     return;
   }
   const secret = source.key.reveal();
@@ -142,6 +148,14 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   report(source, warning('short-secret', message, 'generate one: openssl rand -base64 48'));
 }
 
+/** Whether a host may be reached through the internet: neither an address nor a name of an internal network. */
+function isPublicName(host: string): boolean {
+  const isInternal = /\.(?:internal|local|localhost|lan|home\.arpa|svc|cluster\.local)$/i.test(
+    host,
+  );
+  return host.includes('.') && !isInternal && !/^[\d.]+$/.test(host);
+}
+
 function checkOrigins(hub: HubConfig, report: Report): void {
   for (const field of ['corsOrigins', 'publishOrigins'] as const) {
     for (const origin of hub[field]) {
@@ -158,14 +172,22 @@ function checkOrigins(hub: HubConfig, report: Report): void {
   }
 }
 
-function checkUrls(hub: HubConfig, report: Report): void {
+function checkUrls(hub: HubConfig, { addresses }: SiteConfig, report: Report): void {
   for (const text of hub.publicUrls) {
     if (hasHost(text)) continue;
     const message = `"${text.slice(0, 80)}" in public_urls is not a URL with a host`;
     report(hub.publicUrls, error('bad-url', message));
   }
   const { resourceIdentifier } = hub;
-  if (resourceIdentifier === null) return;
+  if (resourceIdentifier === null) {
+    const isForAnyHost = hub.publicUrls.length === 0 && addresses.some(({ host }) => host === '');
+    if (!isForAnyHost || hub.issuers.length === 0 || hub.playground) return;
+    const message =
+      'this site serves any host, so a client chooses with Host which audience its token must have';
+    const hint = 'set resource_identifier to the URL of the hub, or list its URLs in public_urls';
+    report(hub, warning('audience-of-any-host', message, hint));
+    return;
+  }
   const where = { field: 'resourceIdentifier' };
   if (!hasHost(resourceIdentifier) || resourceIdentifier.includes('#')) {
     const message = 'resource_identifier is an absolute URL with a host and without a fragment';
@@ -200,7 +222,7 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
   if (isSecure && isPlain && verifiesTokens(hub)) {
     const message =
       'browsers accept a __Secure- cookie only over HTTPS, but this site uses plain HTTP';
-    const hint = 'serve the site over https://, or choose another cookie_name for development';
+    const hint = 'serve the site over https://, or, on localhost only, choose another cookie_name';
     report(hub, warning('secure-cookie-over-http', message, hint), { field: 'cookieName' });
   }
   if (hub.cookieName?.startsWith('__Host-') === true && site.discovery !== null) {

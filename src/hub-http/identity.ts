@@ -9,9 +9,9 @@ export interface Identity {
 }
 
 /**
- * Determines the identity of the hub from the URL that a client has used; null if the request names no host.
- * Only the connection decides, never a forwarded header. A hub behind another TLS endpoint sets its
- * `resource_identifier`.
+ * Determines the identity of the hub from the URL that a client has used, so from `Host` and the connection; null if the
+ * request names no host. A forwarded header has no effect. A hub behind another TLS endpoint, or one for any host, sets
+ * its `resource_identifier`.
  */
 export function createIdentity(
   hubPath: string,
@@ -25,7 +25,7 @@ export function createIdentity(
   }
   return ({ scheme, originalHost }) => {
     if (originalHost === '') return null;
-    const origin = `${scheme}://${originalHost}`;
+    const origin = `${scheme}://${originalHost.toLowerCase()}`;
     return { resource: origin + hubPath, metadataUrl: origin + metadata };
   };
 }
