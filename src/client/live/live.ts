@@ -38,6 +38,8 @@ const FRAMEWORK_MS = 1000;
 const LEAVING_MS = 5000;
 /** The field with the cursor of a response. */
 const TIMING = 'Server-Timing';
+/** How long a page that the browser has reloaded is not reloaded again. */
+const RELOAD_MS = 30_000;
 /** How many pages before are known, about as many as libraries keep. */
 const MAX_LEFT = 10;
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
@@ -49,7 +51,10 @@ if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });
   const { dataset } = script;
   if ('trusted' in dataset) trustServer();
-  void recordBody().then((sent) => start(sent, dataset));
+  void recordBody().then((sent) => {
+    // Nothing reports what is typed in the frames of a frameset.
+    if (document.body.localName === 'body') start(sent, dataset);
+  });
 }
 
 function start(
@@ -222,8 +227,8 @@ function start(
     const response = await fetch(asked, {
       headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
       // After going back, browsers fill what was entered into the page that they have stored. If that was a newer one
-      // than the visitor has seen, the app would find no edit conflict.
-      cache: mayLeave() ? 'no-cache' : 'no-store',
+      // than the visitor has seen, in this tab or in another one, the app would find no edit conflict.
+      cache: 'no-store',
       // A redirect leads elsewhere, perhaps to another site, from which a script may read nothing.
       redirect: 'manual',
       signal: fetching.signal,
@@ -240,9 +245,10 @@ function start(
       // A page that does not know what it has missed is fetched whenever it is loaded.
       const isLoaded = cursor === null && navigation()?.type === 'reload';
       if (isOfForm || isLoaded || !isHere()) return false;
-      // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
-      // would be lost.
-      if (mayLeave() && !hasOtherWork()) location.reload();
+      // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data would be lost,
+      // or a reload has just brought the page that a fetch does not get.
+      const isInVain = navigation()?.type === 'reload' && performance.now() < RELOAD_MS;
+      if (mayLeave() && !hasOtherWork() && !isInVain) location.reload();
       else stale({ visitor: 1, script: 1 }, 'gone');
       return false;
     }
@@ -465,7 +471,12 @@ export function showNotice(ofSite?: string, style = ''): void {
   notice.textContent = text ?? ofSite ?? 'This page has changed. Load it again.';
   notice.style.cssText = style;
   notice.ariaLive = 'polite';
-  notice.onclick = () => location.reload();
+  notice.onclick = () => {
+    // The browser asks the visitor, in the visitor's language.
+    if (!mayLeave() || hasOtherWork())
+      addEventListener('beforeunload', (event) => event.preventDefault(), { once: true });
+    location.reload();
+  };
   document.body.append(notice);
   if (shownNotice === null) {
     // A policy that forbids inline styles allows this one.

@@ -23,6 +23,9 @@ export const shownFor = new WeakMap<Node, Node>();
 /** The node that the server has sent for a node of the page. */
 export let sentFor = new WeakMap<Node, Node>();
 
+/** Attributes that act once, when the browser parses the page. Nonces are hidden from scripts afterwards. */
+export const UNSEEN = ['nonce', 'autofocus'];
+
 /** A document in which nothing is loaded and nothing runs. */
 export const inert = document.implementation.createHTMLDocument('');
 
@@ -45,7 +48,7 @@ function record(shown: Node): Node {
   // Its content is text here, but elements in a document that is parsed without scripting.
   const isSkipped = shown.nodeName === 'NOSCRIPT';
   const sent = isSkipped ? inert.createComment('') : inert.importNode(shown);
-  if (isElement(sent)) sent.removeAttribute('nonce');
+  if (isElement(sent)) for (const name of UNSEEN) sent.removeAttribute(name);
   pair(sent, shown);
   return sent;
 }
@@ -192,7 +195,11 @@ export function trustServer(): void {
 export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
   const page = new DOMParser().parseFromString(policy.createHTML(plain), 'text/html');
-  for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
+  for (const name of UNSEEN) {
+    for (const element of page.querySelectorAll(`[${name}]`)) element.removeAttribute(name);
+  }
+  // A stray quote may have hidden one from the expression.
+  for (const one of page.querySelectorAll('noscript')) one.replaceWith(page.createComment(''));
   stripShadows(page);
   return page;
 }

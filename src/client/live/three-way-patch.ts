@@ -27,6 +27,7 @@ import {
   show,
   shownFor,
   snapshot,
+  UNSEEN,
 } from './sent-document.ts';
 import {
   formOf,
@@ -385,6 +386,7 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   // Where a script has moved it, the server may have sent it as well.
   if (shown !== undefined && !isGone(sent) && sentFor.get(shown) === sent) {
     if (isElement(shown) && isOff(shown)) return false;
+    if (isElement(sent)) takeUndone(sent);
     if (shown.parentNode !== parent) withheld.moved += 1;
     if (shown.parentNode !== parent || !isAsSent(sent, shown)) {
       if (isVisitorAt(shown)) withheld.visitor += 1;
@@ -477,9 +479,8 @@ function isAsSent(sent: Node, shown: Node): boolean {
 function isSame(sent: Node | undefined, shown: Element): boolean {
   if (!isElement(sent)) return false;
   const names = namesOf(sent, shown);
-  // Nonces are hidden from scripts; `open` is changed by visitors.
-  names.delete('nonce');
-  names.delete('open');
+  // Visitors change `open`.
+  for (const name of [...UNSEEN, 'open']) names.delete(name);
   for (const name of names) if (sent.getAttribute(name) !== shown.getAttribute(name)) return false;
   if (isTemplate(sent)) return sent.innerHTML === shown.innerHTML;
   const children = [...sent.childNodes].filter((child) => shownFor.has(child));

@@ -4,7 +4,7 @@
  */
 import { inert, sentFor, shownFor, snapshot } from './sent-document.ts';
 
-/** Forms that the visitor has touched, and fields without a form; `sent` once a script has sent them. */
+/** Forms that the visitor has touched, and fields without a form; `sent` once they have been sent. */
 const touched = new WeakMap<Element, 'touched' | 'sent'>();
 
 /** Those in which something was entered that cannot be compared with what the server sends, as in a custom element. */
@@ -43,24 +43,29 @@ export function on(names: string, listener: (event: Event) => void): void {
 on('input change', onEdit);
 /** Whether the visitor may have drawn something in the page. */
 let isDrawnOn = false;
-/** Neither a frame nor a canvas, such as that for a signature, says what is typed or drawn in it. */
-const onWork = ({ target }: Pick<Event, 'target'>): void => {
-  const isCanvas = target instanceof HTMLCanvasElement;
-  isDrawnOn ||= isCanvas;
-  const isDrawn = isCanvas && formOf(target) !== null;
-  if (isDrawn || target instanceof HTMLIFrameElement) onEdit({ target, type: 'input' });
-};
-// A frame gets the focus after the window has lost it.
-on('blur', () => setTimeout(() => onWork({ target: document.activeElement })));
-on('pointerdown', onWork);
-// Runs after all other listeners, when it is known whether a script has taken the form, or has kept it from being reset.
-for (const name of ['submit', 'reset']) {
-  addEventListener(name, ({ target, defaultPrevented }) => {
-    const form = target as Element;
-    if (!defaultPrevented) touched.delete(form);
-    else if (name === 'submit' && touched.has(form)) touched.set(form, 'sent');
-  });
-}
+const onWork = (target: Element): void => onEdit({ target, type: 'input' });
+// Neither a frame nor a canvas, such as that for a signature, says what is typed or drawn in it. A frame gets the focus
+// after the window has lost it. Nothing reports when the visitor goes from one frame to another.
+on('blur', () =>
+  setTimeout(() => {
+    const isFrame = document.activeElement instanceof HTMLIFrameElement;
+    if (isFrame) document.querySelectorAll('iframe').forEach(onWork);
+  }),
+);
+on('pointerdown', ({ target }) => {
+  if (!(target instanceof HTMLCanvasElement)) return;
+  isDrawnOn = true;
+  onWork(target);
+});
+// These run after all other listeners, when it is known whether a script has kept a form from being reset. What was sent
+// stays until the server shows it: the page after the form may be a download, or that of an error.
+addEventListener('reset', ({ target, defaultPrevented }) => {
+  if (!defaultPrevented) touched.delete(target as Element);
+});
+addEventListener('submit', ({ target, defaultPrevented }) => {
+  const form = target as Element;
+  if (touched.has(form) && (defaultPrevented || !opaque.has(form))) touched.set(form, 'sent');
+});
 
 /** Whether the visitor is active in a form, so that all of it must stay. */
 export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
@@ -214,7 +219,9 @@ export function mayHoldWork(root: Element): boolean {
 export function mayLeave(): boolean {
   // The browser reports what is typed in a shadow tree at the element that has it.
   return (
-    ![...document.querySelectorAll('*')].some((one) => touched.has(one)) &&
+    ![...document.querySelectorAll('*')].some(
+      (one) => touched.has(one) || (one as { editContext?: unknown }).editContext,
+    ) &&
     ![...document.querySelectorAll<HTMLMediaElement>(FIELDS)].some(
       // Media that have been paused stay as they are, but are not work that would be lost.
       (one) => isBusy(one) && !one.paused,
