@@ -1,75 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { liveHubfile, startSite } from '../unit/discovery/site.ts';
-
-const HUBFILE = liveHubfile();
-
-interface Live {
-  readonly page: Page;
-  /** Changes what the server sends, and waits until the page has been asked for what is new. */
-  change(to?: () => void): Promise<void>;
-  readonly messages: readonly string[];
-}
-
-interface LiveOptions {
-  /** The body; its number goes up with each change. */
-  readonly body: (version: number) => string;
-  readonly head?: string;
-  /** Fields of the answer. */
-  readonly headers?: (version: number) => Record<string, string>;
-  readonly encoding?: BufferEncoding;
-}
-
-async function live(
-  test: TestContext,
-  { body, head = '', headers = () => ({}), encoding = 'utf8' }: LiveOptions,
-): Promise<Live | null> {
-  const executable = chromiumPath(test);
-  if (executable === null) return null;
-  let version = 1;
-  const site = await startSite(
-    test,
-    (request, response) => {
-      request.resume();
-      if (request.method === 'POST') {
-        version += 1;
-        response.writeHead(204).end();
-      } else if (request.url === '/slow.js') {
-        response.setHeader('Content-Type', 'text/javascript');
-        response.end('document.body.append(document.createElement("aside"))');
-      } else if (request.url === '/framed') {
-        response.setHeader('Content-Type', 'text/html').end('framed');
-      } else {
-        response
-          .writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', ...headers(version) })
-          .end(
-            `<!doctype html><html><head><title>t</title><link rel=icon href="data:,">${head}</head><body>${body(version)}<i id=version>${version}</i></body></html>`,
-            encoding,
-          );
-      }
-    },
-    { hubfile: HUBFILE },
-  );
-  const browser = await launchChromium(test, executable, null);
-  const page = await browser.newPage();
-  const messages: string[] = [];
-  page.on('console', (message) => messages.push(message.text()));
-  page.on('pageerror', (error) => messages.push(String(error)));
-  const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
-  await page.goto(`${site.origin}/`);
-  await stream;
-  return {
-    page,
-    messages,
-    async change() {
-      await fetch(site.origin, { method: 'POST' });
-      await page.locator(`#version:text-is("${version}")`).waitFor();
-    },
-  };
-}
+import { LIVE_HUBFILE, openLivePage as live } from '../support/live-page.ts';
+import { startSite } from '../unit/discovery/site.ts';
 
 describe('a live page with changes by the server, by scripts and by its visitor', () => {
   it('keeps a whole form that its user has touched, so that an edit conflict is still detected', async (test) => {
@@ -1292,7 +1227,7 @@ ${version === 1 ? '<p id=gone>gone</p>' : ''}`,
             `<!doctype html><html><head><link rel=icon href="data:,">${alias}</head><body><p>${url} ${told.get(name) ?? 0} ${told.get('all') ?? 0} ${told.get('A') ?? 0}</p></body></html>`,
           );
       },
-      { hubfile: HUBFILE },
+      { hubfile: LIVE_HUBFILE },
     );
     const browser = await launchChromium(test, executable, null);
     const open = async (path: string): Promise<Page> => {

@@ -1,7 +1,8 @@
 /*
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
  * the fields in them, then by attributes that act as keys, then by the visible text, then by likeness, then by
- * name and position.
+ * name and position. In a list in which the visitor works, the records come after equality: they decide whether two items
+ * with different texts are the same, and whether two with the same text are.
  */
 import { isElement, isShadow } from './sent-document.ts';
 import { ENTRIES } from './visitor-state.ts';
@@ -56,21 +57,47 @@ export function matchChildren(
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = repeatedKeys(formKeyOf, old, next);
   const isItem = itemsOf(old, next);
-  by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
+  const working = new Set(old.filter((one) => free.has(one) && isAtWork(one) && isItem(one)));
+  const idle = old.filter((one) => !working.has(one) || isEntry(one));
+  const records = working.size > 0 ? new Records(old, next) : null;
+  if (records !== null) {
+    // Two items may have the same text. Each keeps the place of its record, also those in which nobody works.
+    const left = (): [Node[], Node[]] => [
+      old.filter((one) => free.has(one) && !isEntry(one)),
+      next.filter((two) => !matches.has(two)),
+    ];
+    for (const level of LEVELS) {
+      for (const [one, two] of records.sameIn(level, ...left())) match(two, one);
+    }
+    for (const keyOf of [everythingOf, textKeyOf]) {
+      const [ones, twos] = left().map((nodes) => grouped(nodes, keyOf));
+      for (const [key, group] of ones ?? []) {
+        const others = twos?.get(key) ?? [];
+        const isClear = group.length === 1 || keyOf === everythingOf;
+        if (key === '' || !isClear || group.length !== others.length) continue;
+        group.forEach((one, index) => {
+          const two = others[index] as Node;
+          if (!records.differ(one, two)) match(two, one);
+        });
+      }
+    }
+  }
+  by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)), idle);
   by((node) => {
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
     return key ? [node.nodeName, key, node.getAttribute(key)].join() : '';
-  });
+  }, idle);
   // Tokens and revisions may differ in each response, but visitors do not see them.
-  by((node) =>
-    isElement(node) && node.textContent.trim() !== '' ? kindOf(node) + node.textContent : '',
-  );
+  by(textKeyOf, idle);
+  let labelsOnce: ReadonlyMap<Node, Words> | undefined;
+  const labels = (): ReadonlyMap<Node, Words> =>
+    (labelsOnce ??= labelsOf([old, next].map((list) => list.filter(isItem))));
   // The remaining nodes are between matched ones. The likest are matched first, equally like ones in their order.
   const rest = (from: number, to: number, ones: readonly Node[], isMoved = false): void => {
     const all = ones.filter((one) => free.has(one));
-    const items = all.filter((one) => isAtWork(one) && isItem(one));
+    const items = all.filter((one) => working.has(one));
     const others = next.slice(from, to).filter((two) => !matches.has(two));
-    if (!isMoved) matchItems(items, all, others, match);
+    if (!isMoved && records !== null) matchItems(items, all, others, labels, records, match);
     const left = others.filter((two) => !matches.has(two));
     const mine = all.filter((one) => !items.includes(one));
     const choices = mine.length * left.length;
@@ -129,16 +156,16 @@ function matchItems(
   items: readonly Node[],
   old: readonly Node[],
   next: readonly Node[],
+  labels: () => ReadonlyMap<Node, Words>,
+  records: Records,
   match: (two: Node, one: Node) => void,
 ): void {
-  if (items.length === 0) return;
   const [before, after] = [grouped(old, kindOf), grouped(next, kindOf)];
   const isFew = items.length * (old.length + next.length) < MAX_ITEM_COMPARISONS;
-  const words = isFew ? new Map(withWords([...old, ...next])) : null;
   const found = new Set<Node>();
   for (const one of items) {
-    const kind = kindOf(one);
-    const two = sameItem(one, before.get(kind) ?? [], after.get(kind) ?? [], words);
+    const [ones = [], twos = []] = [before, after].map((nodes) => nodes.get(kindOf(one)));
+    const two = sameItem(one, ones, twos, isFew ? labels() : null, records);
     if (two === undefined || found.has(two)) continue;
     found.add(two);
     match(two, one);
@@ -146,46 +173,191 @@ function matchItems(
 }
 
 /**
- * The new version of an item: the one in its place if the visitor sees no difference, the only one that may be it unless
- * its form is for another record, or the one that is clearly the likest.
+ * The new version of an item: the one that shares most of what the visitor reads in it, if that is more than half, and
+ * that is not of another record. Without anything to read, it is the one in its place.
  *
  * @param ones the old nodes of its kind
  * @param twos the new ones
- * @param words of all these nodes; null if there are too many to compare, so that the order decides
+ * @param labels of all items; null if there are too many to compare, so that the order decides
  */
 function sameItem(
   one: Node,
   ones: readonly Node[],
   twos: readonly Node[],
-  words: ReadonlyMap<Node, Words> | null,
+  labels: ReadonlyMap<Node, Words> | null,
+  records: Records,
 ): Node | undefined {
-  const level = ones.length === twos.length ? twos[ones.indexOf(one)] : undefined;
-  if (words === null || level?.textContent === one.textContent) return level;
-  if (twos.length === 1 && level !== undefined) {
-    return recordOf(one) === recordOf(level) ? level : undefined;
-  }
-  const like = (old: Node, two: Node): number =>
-    likenessOf(words.get(old) ?? new Set(), words.get(two) ?? new Set());
-  const likeness = twos.map((two) => like(one, two));
-  const most = likeness.reduce((one, other) => Math.max(one, other), 0);
-  const best = twos[likeness.indexOf(most)];
-  const isOnly = likeness.indexOf(most) === likeness.lastIndexOf(most);
-  if (best === undefined || !isOnly) return undefined;
-  return ones.every((rival) => rival === one || like(rival, best) < most) ? best : undefined;
+  const alike = twos.filter((two) => !records.differ(one, two));
+  const place = ones.length === twos.length ? twos[ones.indexOf(one)] : undefined;
+  const level = alike.find((two) => two === place);
+  if (labels === null || isEntry(one)) return level;
+  const wordsOf = (node: Node): Words => labels.get(node) ?? new Set();
+  const share = (old: Node, two: Node): number => {
+    const [was, is] = [wordsOf(old), wordsOf(two)];
+    return [...was].filter((word) => is.has(word)).length / Math.max(was.size, is.size);
+  };
+  if (wordsOf(one).size === 0) return level && wordsOf(level).size === 0 ? level : undefined;
+  const most = Math.max(...alike.map((two) => share(one, two)));
+  const likest = alike.filter((two) => share(one, two) === most);
+  const best = likest.find((two) => two === level) ?? likest[0];
+  if (best === undefined || most <= 0.5 || (best !== level && likest.length > 1)) return undefined;
+  const isRival = (other: Node): boolean =>
+    other !== one && share(other, best) >= most && (best !== level || share(other, best) > most);
+  return ones.some(isRival) ? undefined : best;
 }
 
-/** Values that tell the records of a list apart. Longer ones are tokens, which differ in each response. */
-function recordOf(node: Node): string {
-  if (!isElement(node)) return '';
-  const values = [...node.querySelectorAll('form,button,[type=hidden]')].flatMap((one) =>
-    ['action', 'formaction', 'value'].map((name) => one.getAttribute(name) ?? ''),
+/** The words that the visitor reads in each item, without those that are in all items of a list in the last or the next page. */
+function labelsOf(lists: readonly (readonly Node[])[]): ReadonlyMap<Node, Words> {
+  const labels = new Map<Node, Words>();
+  for (const items of grouped(lists.flat(), listKeyOf).values()) {
+    const words = new Map(
+      items.map((node) => [node, new Set(labelOf(node).split(/[\s\p{P}]+/u, MAX_WORDS))]),
+    );
+    const common = lists.flatMap((list) => {
+      const [first, ...others] = list.flatMap((node) => words.get(node) ?? []);
+      // All words are common to a list of one item.
+      if (first === undefined || others.length === 0) return [];
+      return [...first].filter((word) => others.every((one) => one.has(word)));
+    });
+    for (const [node, all] of words) {
+      const own = [...all].filter((word) => word !== '' && !common.includes(word));
+      // A number beside a name is more likely a count or a time.
+      const names = own.filter((word) => !/\d/.test(word));
+      labels.set(node, new Set(names.length > 0 ? names : own));
+    }
+  }
+  return labels;
+}
+
+/** Whether a node is a field itself. */
+function isEntry(node: Node): boolean {
+  return isElement(node) && node.matches(ENTRIES);
+}
+
+/** The texts in a node, the values of its fields, and its images without what signs their addresses. */
+function labelOf(node: Node): string {
+  const values = attributesIn(node).flatMap(([one, name, value]) => {
+    if (name === 'src') return value.split('?', 1);
+    const isRead = name === 'alt' || (name === 'value' && !one.matches(UNREAD));
+    return isRead ? value : [];
+  });
+  return [...textsIn(node), ...values].join(' ');
+}
+
+function textsIn(node: Node): (string | null)[] {
+  return node.hasChildNodes() ? [...node.childNodes].flatMap(textsIn) : [node.nodeValue];
+}
+
+const UNREAD = 'button,[type=hidden],[type=checkbox],[type=radio]';
+/** The names of values that differ in each response or with each change. */
+const CHANGING =
+  /(?:^|[^a-z])(?:at|count|csrf|date|etag|expires|index|lock|nonce|order|position|rev|revision|sig|signature|stamp|status|time|timestamp|token|version|xsrf)(?:$|[^a-z])/i;
+/** Attributes that say to which record of the app an element belongs. */
+const OF_RECORDS =
+  /^(?:action|formaction|href|(?:data-)?hx-(?:delete|get|patch|post|put)|phx-value-.*|wire:.*|data-(?:.*-)?(?:id|key|pk|slug|url|uuid))$/;
+/** From the surest to the least sure sign: numbers in such attributes, their other parts, and values that nobody reads. */
+const LEVELS = [0, 1, 2] as const;
+
+/** What names the records of a list: parts of attributes that only one of the old and one of the new items has. */
+class Records {
+  readonly #signs = new Map<Node, readonly ReadonlySet<string>[]>();
+
+  constructor(old: readonly Node[], next: readonly Node[]) {
+    for (const list of [old, next]) this.#read(list);
+  }
+
+  #read(list: readonly Node[]): void {
+    const all = new Map(list.map((node) => [node, signsOf(node)]));
+    for (const level of LEVELS) {
+      const repeated = repeatedIn([...all.values()].flatMap((signs) => [...(signs[level] ?? [])]));
+      for (const { [level]: signs } of all.values()) {
+        for (const sign of signs ?? []) if (repeated.has(sign)) signs?.delete(sign);
+      }
+    }
+    for (const [node, signs] of all) this.#signs.set(node, signs);
+  }
+
+  #of(node: Node, level: number): ReadonlySet<string> {
+    return this.#signs.get(node)?.[level] ?? new Set();
+  }
+
+  /** Whether both have signs, but none in common. */
+  differ(one: Node, two: Node): boolean {
+    const both = LEVELS.filter((at) => this.#of(one, at).size > 0 && this.#of(two, at).size > 0);
+    const isShared = both.some((at) =>
+      [...this.#of(one, at)].some((it) => this.#of(two, at).has(it)),
+    );
+    return both.length > 0 && !isShared;
+  }
+
+  /** The pairs that share more signs of a level with each other than with any other node. */
+  sameIn(level: number, old: readonly Node[], next: readonly Node[]): (readonly [Node, Node])[] {
+    const holders = new Map(
+      next.flatMap((two) => [...this.#of(two, level)].map((it) => [it, two])),
+    );
+    const favourites = new Map<Node, Node>();
+    for (const one of old) {
+      const votes = new Map<Node, number>();
+      for (const sign of this.#of(one, level)) {
+        const two = holders.get(sign);
+        if (two !== undefined) votes.set(two, (votes.get(two) ?? 0) + 1);
+      }
+      const [first, second] = [...votes].sort((a, b) => b[1] - a[1]);
+      const isClear = first !== undefined && first[1] > (second?.[1] ?? 0);
+      if (isClear && kindOf(first[0]) === kindOf(one)) favourites.set(one, first[0]);
+    }
+    const repeated = repeatedIn([...favourites.values()]);
+    return [...favourites].filter(([, two]) => !repeated.has(two));
+  }
+}
+
+function repeatedIn<T>(values: readonly T[]): ReadonlySet<T> {
+  const [seen, repeated] = [new Set<T>(), new Set<T>()];
+  for (const value of values) (seen.has(value) ? repeated : seen).add(value);
+  return repeated;
+}
+
+/** The signs of the record of a node, by level. */
+function signsOf(node: Node): readonly Set<string>[] {
+  const signs = LEVELS.map(() => new Set<string>());
+  for (const [one, name, value] of attributesIn(node)) {
+    if (OF_RECORDS.test(name)) {
+      for (const [at, part] of value.split(/[/?&#]/).entries()) {
+        if (!part.includes('=') || !CHANGING.test(part.split('=', 1).join())) {
+          signs[/\d/.test(part) ? 0 : 1]?.add([name, at, part].join());
+        }
+      }
+    } else if (name === 'value' && one.matches(UNREAD) && /\d/.test(value)) {
+      const field = one.getAttribute('name') ?? '';
+      const isToken = value.length >= TOKEN_LENGTH || CHANGING.test(field);
+      if (!isToken) signs[2]?.add([field.replaceAll(/\d+/g, ''), value].join());
+    }
+  }
+  return signs;
+}
+
+/** The attributes of an element and of those in it. */
+function attributesIn(node: Node): (readonly [Element, string, string])[] {
+  if (!isElement(node)) return [];
+  return [node, ...node.querySelectorAll('*')].flatMap((one) =>
+    [...one.attributes].map(({ name, value }) => [one, name, value] as const),
   );
-  return values.filter((value) => value.length < TOKEN_LENGTH).join();
+}
+
+/** All that the visitor reads in an item; empty for a text or white space between elements. */
+function everythingOf(node: Node): string {
+  return isElement(node) ? [kindOf(node), labelOf(node)].join() : '';
+}
+
+/** The text of an element that has any. */
+function textKeyOf(node: Node): string {
+  return isElement(node) && node.textContent.trim() !== '' ? kindOf(node) + node.textContent : '';
 }
 
 /** The only thing that tells many a wrapper of a form from its siblings. */
 function formKeyOf(node: Node): string {
-  return [kindOf(node), fieldsIn(node)].join();
+  const fields = isElement(node) ? [...node.querySelectorAll(ENTRIES)] : [];
+  return [kindOf(node), ...fields.map((one) => one.getAttribute('name') ?? one.localName)].join();
 }
 
 /** The same for the items of a list, whose fields may have numbers in their names. */
