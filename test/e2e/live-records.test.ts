@@ -238,6 +238,26 @@ describe('a live page and what it must not undo', () => {
     for (const name of ['one', 'two', 'three']) assert.equal(await field(name).inputValue(), name);
   });
 
+  it('leaves a draft with its revision after going back, although another tab has shown a newer one', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<form><input type=hidden name=rev value=${version}><textarea name=text>text ${version}</textarea></form>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    const other = await page.context().newPage();
+    const stream = other.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+    await other.goto(page.url());
+    await stream;
+    await page.locator('textarea').fill('my draft');
+    await its.change();
+    await other.locator('#version:text-is("2")').waitFor();
+    await page.goto(new URL('/framed', page.url()).href);
+    await page.goBack();
+    const form = "document.forms[0].rev.value + ' ' + document.forms[0].text.value";
+    assert.equal(await page.evaluate(form), '1 my draft');
+  });
+
   it('leaves the focus and the place where they are if the server inserts a field with autofocus', async (test) => {
     const its = await openLivePage(test, {
       body: (version) =>

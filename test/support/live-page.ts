@@ -54,7 +54,7 @@ export async function openLivePage(
     { hubfile: LIVE_HUBFILE },
   );
   const browser = await launchChromium(test, executable, null);
-  const page = await browser.newPage();
+  const page = await (await browser.newContext()).newPage();
   const messages: string[] = [];
   page.on('console', (message) => messages.push(message.text()));
   page.on('pageerror', (error) => messages.push(String(error)));

@@ -134,11 +134,11 @@ function start(
         cursor = null;
         refetchSoon();
       },
-      // Fetching the page renews the cookie; its content does not matter here.
+      // Fetching the page renews the cookie; its content does not matter here, and does not belong into the cache.
       renew: () =>
         fetch(location.href, {
           headers: { 'Hub-Renew': '' },
-          cache: 'no-cache',
+          cache: 'no-store',
           signal: AbortSignal.timeout(LONGEST_RENEWAL_MS),
         }),
     });
