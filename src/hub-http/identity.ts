@@ -25,7 +25,7 @@ export function createIdentity(
   }
   return ({ scheme, originalHost }) => {
     if (originalHost === '') return null;
-    const origin = `${scheme}://${originalHost.toLowerCase()}`;
+    const origin = `${scheme}://${originalHost}`;
     return { resource: origin + hubPath, metadataUrl: origin + metadata };
   };
 }
