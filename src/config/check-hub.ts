@@ -180,7 +180,9 @@ function checkUrls(hub: HubConfig, { addresses }: SiteConfig, report: Report): v
   }
   const { resourceIdentifier } = hub;
   if (resourceIdentifier === null) {
-    const isForAnyHost = hub.publicUrls.length === 0 && addresses.some(({ host }) => host === '');
+    const isForAnyHost =
+      hub.publicUrls.length === 0 &&
+      addresses.some(({ scheme, host }) => scheme === 'https' && host === '');
     if (!isForAnyHost || hub.issuers.length === 0 || hub.playground) return;
     const message =
       'this site serves any host, so a client chooses with Host which audience its token must have';
