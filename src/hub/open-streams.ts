@@ -36,7 +36,7 @@ export interface OpenStreamsOptions {
   readonly tail: () => number;
   /** Whether the history is storing an update of this process now. */
   readonly isStoring: () => boolean;
-  /** Whether the authorization of a stream is still configured. */
+  /** Whether the authorization of a stream is still configured, and its token has not expired. */
   readonly mayStayOpen: (options: SubscriberOptions) => boolean;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;

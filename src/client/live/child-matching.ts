@@ -187,10 +187,10 @@ function sameItem(
   labels: ReadonlyMap<Node, Words> | null,
   records: Records,
 ): Node | undefined {
-  const alike = twos.filter((two) => !records.differ(one, two));
   const place = ones.length === twos.length ? twos[ones.indexOf(one)] : undefined;
-  const level = alike.find((two) => two === place);
+  const level = place && !records.differ(one, place) ? place : undefined;
   if (labels === null || isEntry(one)) return level;
+  const alike = twos.filter((two) => !records.differ(one, two));
   const wordsOf = (node: Node): Words => labels.get(node) ?? new Set();
   const share = (old: Node, two: Node): number => {
     const [was, is] = [wordsOf(old), wordsOf(two)];

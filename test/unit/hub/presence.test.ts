@@ -1,7 +1,7 @@
 import { Budget } from '../../../src/kernel/scheduler.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { NO_GRANTS } from '../../../src/hub/grants.ts';
+import { wish } from '../../support/core-hub.ts';
 import { compileSelector } from '../../../src/hub/matcher.ts';
 import { subscriptionRecords } from '../../../src/hub/presence.ts';
 import { profiles } from '../../../src/hub/profile.ts';
@@ -12,18 +12,7 @@ describe('the records of a subscriber', () => {
     const matchers = Array.from({ length: 100 }, (_, n) =>
       compileSelector(`${n}${'é'.repeat(2000)}`, false),
     );
-    const options = {
-      ...{ matchers, grants: NO_GRANTS },
-      ...{
-        issuerKey: null,
-        tokenId: null,
-        session: null,
-        lifetimeMs: null,
-        expiresAtMs: null,
-        place: null,
-      },
-      settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: true },
-    };
+    const options = wish({ matchers }, { announced: true });
     const keeper = { drained() {}, closed() {}, expired() {} };
     const subscriber = new Subscriber(options, 0, 0, keeper);
     const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.example/hub' };

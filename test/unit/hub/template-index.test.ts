@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { NO_GRANTS } from '../../../src/hub/grants.ts';
+import { wish } from '../../support/core-hub.ts';
 import { compileSelector } from '../../../src/hub/matcher.ts';
 import { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
@@ -11,19 +11,9 @@ const BASE = 'https://hub.example/';
 const keeper = { drained() {}, closed() {}, expired() {} };
 
 function subscriberTo(...selectors: readonly string[]): Subscriber {
-  const options = {
+  const options = wish({
     matchers: selectors.map((selector) => compileSelector(selector, true)),
-    grants: NO_GRANTS,
-    ...{
-      issuerKey: null,
-      tokenId: null,
-      session: null,
-      lifetimeMs: null,
-      expiresAtMs: null,
-      place: null,
-    },
-    settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: false },
-  };
+  });
   return new Subscriber(options, 0, 0, keeper);
 }
 
