@@ -170,6 +170,21 @@ describe('a live page with items that change while the visitor works in one', ()
     );
   });
 
+  it('takes no item of another record for it, although it has the same text in the same place', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<ul>${(version === 1 ? [5, 6] : [9, 8]).map((id) => `<li>${id % 4 === 1 ? 'Smith' : 'Jones'} <input class=mine><button data-id=${id}>Pay</button></li>`).join('')}</ul>`,
+    });
+    if (its === null) return;
+    await its.page.locator('.mine').first().fill('mine');
+    await its.page.locator('#version').click();
+    await its.change();
+    const shown = await its.page.evaluate<string[]>(
+      "[...document.querySelectorAll('li')].map((one) => one.querySelector('button').dataset.id + one.querySelector('.mine').value)",
+    );
+    assert.deepEqual(shown.toSorted(), ['5mine', '8', '9']);
+  });
+
   it('removes an item that was kept once the visitor has emptied its field', async (test) => {
     const its = await openLivePage(test, {
       body: (version) =>
