@@ -42,7 +42,7 @@ const MAX_UNRESPONSIVE = 2;
 const MAX_EVENTS = 1_000;
 const FAILED = 'Watching failed; hubgate compares the content instead';
 const UNREPORTED =
-  'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
+  'The system does not report changes here (a mounted file or a link?); hubgate compares the content instead';
 
 /**
  * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)

@@ -22,13 +22,11 @@ export class WatchedPath {
   readonly directory: string;
   /** Its drive; the directory takes its place until the drive is known. */
   device: string;
-  /** The system has reported a possible change since the last report, or the file has been replaced. */
+  /** The system has reported a possible change since the last report. */
   isHinted = false;
   /** The digest that was last reported; null if there is none yet. */
   #reported: string | null = null;
   #found: string | null = null;
-  /** Which file it is; null if that is not known yet. */
-  #identity: string | null = null;
   #stamp = ABSENT;
   /** When the stamp was first seen. */
   #stampMs = 0;
@@ -70,10 +68,8 @@ export class WatchedPath {
     try {
       const stats = await disk.stat(this.path).catch(nullIfAbsent);
       // Reading a pipe or a device may never end.
-      if (stats !== null && !hasContent(stats)) return;
-      const identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
-      if (identity !== (this.#identity ?? identity)) this.hint();
-      this.#identity = identity;
+      const kind = Number(stats?.mode ?? constants.S_IFREG) & constants.S_IFMT;
+      if (kind !== constants.S_IFREG && kind !== constants.S_IFDIR) return;
       if (stats !== null) this.device = String(stats.dev);
       const now = clock.monotonic();
       const stamp = stats === null ? ABSENT : stampOf(stats);
@@ -110,10 +106,6 @@ const PASSING: ReadonlySet<string | undefined> = new Set(['EMFILE', 'ENFILE', 'E
 function nullIfAbsent(error: unknown): null {
   if (PASSING.has(codeOf(error))) throw error;
   return null;
-}
-
-function hasContent({ mode }: Stats): boolean {
-  return [constants.S_IFREG, constants.S_IFDIR].includes(Number(mode) & constants.S_IFMT);
 }
 
 function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: Stats): string {
