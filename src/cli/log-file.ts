@@ -41,9 +41,9 @@ export interface LogFileOptions {
 
 /**
  * A log file. A line is written before the call returns, and a failure never affects the caller: lines that
- * cannot be written are dropped and counted. This includes lines that nobody reads from a pipe. A new file is begun when the old one is too large or too old, or
- * when it has been moved away. A file that cannot be rotated goes on growing. Several processes can write to the
- * same file.
+ * cannot be written are dropped and counted. This includes lines that nobody reads from a pipe. A new file begins
+ * when the old one is too large or too old, or when it has been moved away. A file that cannot be rotated keeps
+ * growing. Several processes can write to the same file.
  */
 export class LogFile {
   readonly #options: LogFileOptions;
@@ -56,6 +56,9 @@ export class LogFile {
   #lookAt = 0;
   /** How long lines have waited since the last look. */
   #waitedMs = 0;
+  /** Whether a failure was reported, and its end was not. */
+  #isFailing = false;
+  /** Lines that were lost since the failure began. */
   #dropped = 0;
   /** A file that could not be rotated is not rotated before this time. */
   #rollAt = 0;
@@ -93,10 +96,11 @@ export class LogFile {
       return;
     }
     this.#broken = false;
-    if (this.#dropped === 0) return;
+    if (!this.#isFailing) return;
     this.#options.onTrouble(
       `The log ${this.#options.path} can be written again; lines lost: ${this.#dropped}`,
     );
+    this.#isFailing = false;
     this.#dropped = 0;
   }
 
@@ -230,14 +234,15 @@ export class LogFile {
   }
 
   #drop(error: unknown, lines = 1): void {
-    if (this.#dropped === 0) {
+    this.#dropped += lines;
+    if (!this.#isFailing) {
+      this.#isFailing = true;
       const { path } = this.#options;
       const why = codeOf(error) ?? messageOf(error);
       this.#options.onTrouble(
         `The log ${path} cannot be written (${why}); lines are dropped until it can`,
       );
     }
-    this.#dropped += Math.max(lines, this.#dropped === 0 ? 1 : 0);
   }
 }
 

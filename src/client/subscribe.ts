@@ -120,7 +120,8 @@ class Follower {
           const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
           if (this.#isPage && !this.#options.state && isFresh) return location.reload();
           this.#hub = null;
-          if (!this.#lost++) continue;
+          this.#lost += 1;
+          if (this.#lost === 1) continue;
         }
       } catch (error) {
         if (error === REFUSED && !(await this.#hasOtherToken())) return;
@@ -138,14 +139,15 @@ class Follower {
     const { state } = this.#options;
     // What the browser has stored names the update that the hub no longer knows, also after a 304.
     const response = await this.#fetch(this.#url, this.#lost ? { cache: 'reload' } : {});
-    const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
-    if (!response.ok || hub === null) throw new Error('no hub');
-    if (state) {
+    const link = response.ok ? response.headers.get('Link') : null;
+    const hub = findHub(link, this.#relation, response.url);
+    if (hub && state) {
       // A body that breaks off is fetched again, and not left to the function.
       await response.clone().arrayBuffer();
       await guard(() => state(response));
     } else await response.body?.cancel();
-    return hub;
+    if (hub) return hub;
+    throw new Error('no hub');
   }
 
   /** Receives updates until the stream ends. Resolves to false if updates were lost. */
@@ -181,7 +183,7 @@ class Follower {
       await this.#renew();
       stream = await this.#authorised(target);
     }
-    // The page of a login, to which a request may be redirected, is a success as well.
+    // The request may have been redirected to a login page, which also has a 2xx status.
     if (stream.headers.get('Content-Type')?.includes('event-stream')) return stream;
     await stream.body?.cancel();
     throw stream.status === 401 ? REFUSED : new Error('no hub');
@@ -216,8 +218,8 @@ class Follower {
   }
 
   async #authorised(target: URL): Promise<Response> {
-    const bearer = (this.#bearer = await this.#token());
-    const headers = bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` };
+    this.#bearer = await this.#token();
+    const headers = this.#bearer === undefined ? {} : { Authorization: `Bearer ${this.#bearer}` };
     return this.#fetch(target, { headers });
   }
 

@@ -110,7 +110,7 @@ function allows(sources: readonly string[], url: URL, origin: string): boolean {
   });
 }
 
-/** A host source (CSP3 §2.3.1): `[scheme://]host[:port][/path]`. */
+/** A host source (CSP3 §2.3.1): `[scheme://]host[:port][/path]`, where `*` is any host. */
 function isHost(source: string, url: URL): boolean {
   const match = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/:']+)(?::(\d+|\*))?(\/[^?#]*)?$/i.exec(source);
   if (match === null) return false;
@@ -119,7 +119,7 @@ function isHost(source: string, url: URL): boolean {
   const name = host.toLowerCase();
   const sameHost = name.startsWith('*.')
     ? url.hostname.endsWith(name.slice(1))
-    : url.hostname === name;
+    : name === '*' || url.hostname === name;
   const actual = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
   const samePort = port === '*' || (port === undefined ? url.port === '' : port === actual);
   const samePath =

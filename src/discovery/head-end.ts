@@ -51,7 +51,10 @@ export class HeadEnd {
   /** Whether the attribute already has a name; an "=" before it is part of the name. */
   #named = false;
   #dashes = 0;
+  /** Whether the comment ends with "--!" so far. */
   #bang = false;
+  /** Whether a comment has only dashes so far. */
+  #isCommentStart = false;
   /** The state of a script: "<!--" was found, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
   #script: 'plain' | 'escaped' | 'double-escaped' = 'plain';
   #element: string | null = null;
@@ -124,9 +127,9 @@ export class HeadEnd {
   #markup(ahead: string): 'end' | 'fragment' | 'go on' {
     if (ahead.startsWith('<!--')) {
       this.#state = 'comment';
-      // "<!-->" is a whole comment.
       this.#dashes = 0;
       this.#bang = false;
+      this.#isCommentStart = true;
       return 'go on';
     }
     if (ahead.startsWith('<!') || ahead.startsWith('<?')) {
@@ -213,18 +216,24 @@ export class HeadEnd {
     this.#dashes = 0;
   }
 
-  /** The dashes of "<!--" itself count, so that "<!-->" is complete. */
+  /**
+   * WHATWG HTML §13.2.5.43 to 52. The dashes of "<!--" itself end a comment, as in "<!-->", but "!" does not follow
+   * them.
+   */
   #inComment(byte: number): void {
     if (byte === DASH) {
       this.#dashes += 1;
       this.#bang = false;
-    } else if (byte === GT && this.#dashes >= 2) this.#state = 'data';
-    else if (byte === BANG && this.#dashes >= 2) this.#bang = true;
-    else if (byte === GT && this.#bang) this.#state = 'data';
-    else {
-      this.#dashes = 0;
-      this.#bang = false;
+      return;
     }
+    if (byte === GT && (this.#dashes >= 2 || this.#bang)) {
+      this.#state = 'data';
+      return;
+    }
+    this.#bang = byte === BANG && this.#dashes >= (this.#isCommentStart ? 4 : 2);
+    // The "!" of "<!--" is the first byte here.
+    this.#isCommentStart &&= this.#dashes === 0;
+    this.#dashes = 0;
   }
 
   #inRaw(byte: number): void {

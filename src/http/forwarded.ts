@@ -154,7 +154,8 @@ function withoutIPv4(address: string): string {
 }
 
 /**
- * The network of an address, `192.0.2.0/24`; empty if it has no such network.
+ * The network of an address, `192.0.2.0/24`; empty if it has no such network. Anything that is not an IP
+ * address is returned as it is.
  *
  * @param lengths of the prefix, `24` or for both versions of IP `24,64`
  */

@@ -278,7 +278,7 @@ function hexDigit(byte: number): number {
   return letter >= 97 && letter <= 102 ? letter - 87 : -1;
 }
 
-/** One chunk of a body, with its framing. */
+/** The line before the data of a chunk: its size in hexadecimal, and CRLF (RFC 9112 §7.1). */
 export function chunkHead(bytes: number): string {
   return `${bytes.toString(16)}\r\n`;
 }

@@ -42,7 +42,8 @@ const MAX_MATCH_STEPS = 4_000_000;
 
 /**
  * A replacement may look for each match in the whole rest of the text, so that its cost may grow with the square of the
- * length. Beyond so many steps, it gets so many milliseconds more. 16,384 matches of one character need less than half of them.
+ * length. After {@link FREE_REPLACE_STEPS} it may run for another {@link MAX_REPLACE_MS}. 16,384 matches
+ * of one character need less than half of the steps.
  */
 const FREE_REPLACE_STEPS = 8_000_000;
 const MAX_REPLACE_MS = 250;

@@ -3,10 +3,10 @@
  * members may have the same key. `structured-headers` keeps only the last of them.
  */
 
-/** A value with its type. Further types of the RFC are text here, or a number. */
+/** A value with its type. A display string is a `string` here; a date is in seconds since 1970. */
 export type BareItem =
   | { readonly kind: 'string' | 'token' | 'bytes'; readonly value: string }
-  | { readonly kind: 'number'; readonly value: number }
+  | { readonly kind: 'number' | 'date'; readonly value: number }
   | { readonly kind: 'boolean'; readonly value: boolean };
 
 export interface Member {
@@ -31,6 +31,7 @@ export class FieldSyntaxError extends Error {
 const TRUE: BareItem = { kind: 'boolean', value: true };
 const KEY = /[a-z*][a-z0-9_\-.*]*/y;
 const TOKEN = /[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*/y;
+const INTEGER = /-?\d{1,15}/y;
 const NUMBER = /-?\d{1,15}(?:\.\d{1,3})?/y;
 const STRING = /"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"/y;
 const DISPLAY = /%"((?:[\x20\x21\x23\x24\x26-\x7e]|%[0-9a-f]{2})*)"/y;
@@ -99,6 +100,8 @@ function bareItem(text: Reader): BareItem {
   if (text.lookAhead(/[-\d]/y)) {
     return { kind: 'number', value: Number(text.need(NUMBER, 'a number')[0]) };
   }
+  // A Date, in seconds since 1970 (RFC 9651 §3.3.7).
+  if (text.take('@')) return { kind: 'date', value: Number(text.need(INTEGER, 'a date')[0]) };
   return { kind: 'token', value: text.need(TOKEN, 'a value such as "https://example.com/1"')[0] };
 }
 

@@ -288,7 +288,7 @@ export class Http1Connection implements ExchangeCarrier {
       }
       searched = 0;
       this.#emptyLines = 0;
-      // Its memory now belongs to the body that follows.
+      // The bytes may be a view of this memory, so that the next partial head must not reuse it.
       this.#partial.release();
       const rest = end + HEAD_END.length;
       this.#takeHead(bytes.toString('latin1', at, rest), bytes, rest);

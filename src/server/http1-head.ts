@@ -17,7 +17,7 @@ export interface Http1Head extends RequestHead {
 const MAX_METHOD_BYTES = 64;
 /** Any valid method (RFC 9110 §5.6.2), which may be unknown. */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]{1,64}$/;
-/** RFC 9110 §15.6.6. Another minor version is no version that anybody speaks. */
+/** RFC 9110 §15.6.6. Other minor versions do not exist. */
 const OTHER_MAJOR_VERSION = /^HTTP\/[02-9]\.\d$/;
 /** Bytes of the first memory for a head that has not arrived completely. */
 const LEAST_HEAD_BYTES = 1024;
@@ -57,7 +57,7 @@ export class PartialHead {
     return known;
   }
 
-  /** The memory now belongs to somebody else. */
+  /** Somebody else still reads the memory, so that it is not used again. */
   release(): void {
     this.#memory = NOTHING;
   }
@@ -134,7 +134,7 @@ export function readHead(text: string): Http1Head {
   };
 }
 
-/** The status of the refusal of what was thrown by reading a request. */
+/** The status with which a request is refused, given the error from reading it. */
 export function statusOf(error: unknown): number {
   switch (codeOf(error)) {
     case 'http1-too-large':

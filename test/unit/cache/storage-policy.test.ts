@@ -51,6 +51,8 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': 'no-store', 'CDN-Cache-Control': 'max-age=60' }, {}, 60_000],
     [{ 'Cache-Control': 'max-age=60', 'CDN-Cache-Control': 'no-store' }, {}, 'no-store'],
     [{ 'Cache-Control': 'max-age=60', 'CDN-Cache-Control': 'max-age=9, &&' }, {}, 60_000],
+    [{ 'Cache-Control': 'max-age=60', 'CDN-Cache-Control': 'max-age=9, x=@1' }, {}, 9_000],
+    [{ 'Cache-Control': 'no-store', 'CDN-Cache-Control': 'max-age=@9' }, {}, 'no-store'],
     [{ 'Cache-Control': 'max-age=60', 'Surrogate-Control': 'max-age=9' }, {}, 9_000],
     [{ 'Cache-Control': 'max-age=60', 'Surrogate-Control': 'content="ESI/1.0"' }, {}, 60_000],
     [{ 'Cache-Control': 'public, max-age=60', 'Set-Cookie': 'a=b' }, {}, 'set-cookie'],

@@ -5,6 +5,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -210,6 +211,21 @@ describe('a log file', () => {
     file.write('kept\n');
     assert.equal(readFileSync(path, 'utf8'), 'kept\n');
     assert.match(troubles[1] ?? '', /written again; lines lost: 3/);
+    assert.equal(troubles.length, 2);
+  });
+
+  it('that could not be reopened has lost only what was written meanwhile', async (test) => {
+    const { path, clock, open, troubles } = await setUp(test);
+    const file = open(null);
+    rmSync(path);
+    mkdirSync(path);
+    file.reopen();
+    assert.match(troubles[0] ?? '', /cannot be written \(EISDIR\)/);
+    file.write('lost\n');
+    rmdirSync(path);
+    clock.advance(1000);
+    file.write('kept\n');
+    assert.match(troubles[1] ?? '', /lines lost: 1$/);
     assert.equal(troubles.length, 2);
   });
 

@@ -163,6 +163,20 @@ describe('client: subscribe', () => {
     assert.equal(recorder.statuses[0], 'connecting');
   });
 
+  it('cancels the body of a response that it cannot use', async (test) => {
+    let answers = 0;
+    let closed = 0;
+    const site = await startSite(test, (_, response) => {
+      answers += 1;
+      if (answers > 1) return void response.end('the state');
+      response.once('close', () => (closed += 1));
+      response.writeHead(500).write('an error page without an end');
+    });
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    await recorder.until(({ states }) => states.length > 0);
+    assert.equal(closed, 1);
+  });
+
   it('fetches a state again whose transfer breaks off, and passes the function only a whole one', async (test) => {
     let answers = 0;
     const port = await listen(test, (request, response) => {

@@ -18,6 +18,7 @@ const ALLOWED = [
   ['script-src example.com; connect-src https://example.com'],
   ['script-src https://example.com/.well-known/hub/'],
   ['script-src https://*.com:443'],
+  ['script-src https://*; connect-src *:443'],
   ["script-src 'none'; script-src-elem 'self'"],
   ["style-src 'none'; img-src 'none'"],
   ['sandbox allow-scripts allow-same-origin'],

@@ -89,7 +89,7 @@ describe('Hub-Publish (RFC 9651)', () => {
 
   it('parses every kind of value', () => {
     const [member] = parseMembers(
-      'topic=%"caf%c3%a9"; a=:aGk=:; b=?0; c=-1.5; d="q\\"\\\\"; e=tok/en',
+      'topic=%"caf%c3%a9"; a=:aGk=:; b=?0; c=-1.5; d="q\\"\\\\"; e=tok/en; f=@-12',
       1,
     );
     assert.deepEqual(member?.items, [{ kind: 'string', value: 'café' }]);
@@ -99,6 +99,7 @@ describe('Hub-Publish (RFC 9651)', () => {
       c: { kind: 'number', value: -1.5 },
       d: { kind: 'string', value: 'q"\\' },
       e: { kind: 'token', value: 'tok/en' },
+      f: { kind: 'date', value: -12 },
     });
   });
 
