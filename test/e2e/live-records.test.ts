@@ -100,6 +100,108 @@ describe('a live page with items that look alike', () => {
   });
 });
 
+/** Items in which nobody works. What a script or a visitor has made of an element acts on the record that it had. */
+const IDLE: readonly (readonly [string, (id: number, name: string) => string])[] = [
+  ['an address', (id, name) => `<li><b>${name}</b> <a href="/users/${id}">edit</a></li>`],
+  ['data', (id, name) => `<li data-user-id=${id}>${name} <button>Delete</button></li>`],
+  ['data of a row', (id, name) => `<tr data-user-id=${id}><td>${name}<td><button>x</button></tr>`],
+  [
+    'a form',
+    (id, name) => `<li>${name} <form action=/users/${id}/delete><button>x</button></form>`,
+  ],
+  [
+    'a hidden name',
+    (_, name) =>
+      `<li>${name} <form><input type=hidden name=u value="${name}"><button>x</button></form>`,
+  ],
+  ['a handler', (id, name) => `<li>${name} <button onclick="remove_(${id})">x</button></li>`],
+  [
+    'Alpine',
+    (id, name) => `<li x-data="{id:${id}}">${name} <button @click="remove_(id)">x</button></li>`,
+  ],
+  [
+    'the same text',
+    (id) => `<li>Order <form action=/orders/${id}/delete><button>x</button></form></li>`,
+  ],
+];
+
+describe('a live page with items in which nobody works', () => {
+  const names = new Map([
+    [17, 'Anna Smith'],
+    [18, 'Ben Jones'],
+    [19, 'Cy Miller'],
+    [20, 'Dora West'],
+  ]);
+  it('uses no element for another record, wherever that is named', async (test) => {
+    const lists = [
+      [17, 18, 19],
+      [20, 17, 18],
+      [20, 19, 18],
+      [18, 19],
+      [21, 22, 23],
+    ];
+    const its = await openLivePage(test, {
+      body: (version) =>
+        IDLE.map(([, item], at) => {
+          const items = (lists[version - 1] ?? []).map((id) => item(id, names.get(id) ?? `E${id}`));
+          const tag = items.join('').startsWith('<tr') ? 'table' : 'ul';
+          return `<section id=s${at}><${tag}>${items.join('')}</${tag}></section>`;
+        }).join(''),
+    });
+    if (its === null) return;
+    for (const ids of lists) {
+      const shown = await its.page.evaluate<(number | null)[][]>(
+        `[...document.querySelectorAll('section')].map((list) => [...list.querySelectorAll('li,tr')].map((one, at) => {
+          const record = one.record ?? null;
+          one.record = ${JSON.stringify(ids)}[at];
+          return record;
+        }))`,
+      );
+      for (const [at, records] of shown.entries()) {
+        const others = records.filter((record, place) => record !== null && record !== ids[place]);
+        assert.deepEqual(
+          [records.length, others],
+          [ids.length, []],
+          `${IDLE[at]?.[0]}, ${ids.join()}`,
+        );
+      }
+      if (ids !== lists.at(-1)) await its.change();
+    }
+  });
+
+  it('closes the dialog of a record that is gone, instead of asking about another one', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<ul>${(version === 1 ? [17, 18, 19] : [20, 17, 18]).map((id) => `<li><b>${names.get(id)}</b> <button type=button onclick="this.nextElementSibling.showModal()">Delete</button><dialog><p>Delete this user?</p><form method=post action=/users/${id}/delete><button>Yes</button></form></dialog></li>`).join('')}</ul>`,
+    });
+    if (its === null) return;
+    await its.page.locator('li:nth-child(3) > button').click();
+    await its.change();
+    assert.deepEqual(
+      await its.page.evaluate(
+        "[...document.querySelectorAll('li')].map((one) => one.firstChild.textContent + one.querySelector('dialog').open)",
+      ),
+      ['Dora Westfalse', 'Anna Smithfalse', 'Ben Jonesfalse'],
+    );
+  });
+
+  it('keeps the element of a record whose name and place change', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<ul>${(version === 1 ? [17, 18, 19] : [19, 17, 18]).map((id) => `<li>${version > 1 && id === 19 ? 'Someone Else' : names.get(id)} <a href=/users/${id}>edit</a></li>`).join('')}</ul>`,
+    });
+    if (its === null) return;
+    await its.page.evaluate("document.querySelector('li:nth-child(3)').record = 19");
+    await its.change();
+    assert.deepEqual(
+      await its.page.evaluate(
+        "[...document.querySelectorAll('li')].map((one) => one.textContent + one.record)",
+      ),
+      ['Someone Else edit19', 'Anna Smith editundefined', 'Ben Jones editundefined'],
+    );
+  });
+});
+
 describe('a live page with items that change while the visitor works in one', () => {
   for (const [name, item] of [
     [

@@ -1,10 +1,11 @@
 /*
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
  * the fields in them, then by attributes that act as keys, then by the visible text, then by likeness, then by
- * name and position. In a list in which the visitor works, the records come after equality: they decide whether two items
- * with different texts are the same, and whether two with the same text are.
+ * name and position. In a list, the records come after equality: an element that shows one record is never used for
+ * another. What the visitor and scripts have made of it, such as an open dialog, would act on that other one. Where the
+ * visitor works, the records also decide between items with the same text.
  */
-import { isElement, isShadow } from './sent-document.ts';
+import { isElement, isGone, isShadow } from './sent-document.ts';
 import { ENTRIES } from './visitor-state.ts';
 
 const IDS = 'id data-id data-key key'.split(' ');
@@ -15,6 +16,8 @@ const MAX_COMPARISONS = 10_000;
 const TOKEN_LENGTH = 40;
 /** Comparisons of items in which the visitor works with all items. Beyond it, the order decides as well. */
 const MAX_ITEM_COMPARISONS = 100_000;
+/** How many nodes with the same key are tried for one that is not of another record. */
+const MAX_TRIED = 20;
 /** Words of a node that are compared. */
 const MAX_WORDS = 200;
 
@@ -48,36 +51,50 @@ export function matchChildren(
     for (const two of twos) {
       if (matches.has(two)) continue;
       const key = keyOf(two);
-      const one = key === '' ? undefined : queues.get(key)?.shift();
-      if (one !== undefined) match(two, one);
+      const queue = (key === '' ? undefined : queues.get(key)) ?? [];
+      const at = queue.slice(0, MAX_TRIED).findIndex((one) => !areOthers(one, two));
+      for (const one of at === -1 ? [] : queue.splice(at, 1)) match(two, one);
     }
   };
+  const isItem = itemsOf(old, next);
+  // Fields and the cells of a row are parts of a record.
+  const isRecord = (node: Node): boolean =>
+    isElement(node) && !/^(?:INPUT|SELECT|TEXTAREA|T[DH])$/.test(node.nodeName) && isItem(node);
+  let records: Records | null = null;
+  const areOthers = (one: Node, two: Node): boolean =>
+    // What a script has removed shows no record any more. What stands for it now is the script's.
+    records !== null &&
+    !isGone(one) &&
+    isRecord(one) &&
+    isRecord(two) &&
+    records.areOthers(one, two);
   by((node) => idOf(node) && kindOf(node));
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = repeatedKeys(formKeyOf, old, next);
-  const isItem = itemsOf(old, next);
+  const isFree = (one: Node): boolean => free.has(one) && !isEntry(one);
+  const isNew = (two: Node): boolean => !matches.has(two);
   const working = new Set(old.filter((one) => free.has(one) && isAtWork(one) && isItem(one)));
-  const idle = old.filter((one) => !working.has(one) || isEntry(one));
-  const records = working.size > 0 ? new Records(old, next) : null;
-  if (records !== null) {
-    // Two items may have the same text. Each keeps the place of its record, also those in which nobody works.
-    const left = (): [Node[], Node[]] => [
-      old.filter((one) => free.has(one) && !isEntry(one)),
-      next.filter((two) => !matches.has(two)),
-    ];
+  const left = old.filter((one) => free.has(one) && isRecord(one));
+  if (working.size > 0 || (left.length > 0 && next.some((two) => isNew(two) && isRecord(two)))) {
+    records = new Records(old, next);
     for (const level of LEVELS) {
-      for (const [one, two] of records.sameIn(level, ...left())) match(two, one);
+      const ones = left.filter((one) => free.has(one));
+      for (const [one, two] of records.sameIn(level, ones, next.filter(isNew))) match(two, one);
     }
+  }
+  const idle = old.filter((one) => !working.has(one) || isEntry(one));
+  if (records !== null && working.size > 0) {
+    // Two items may have the same text. Each keeps the place of its record, also those in which nobody works.
     for (const keyOf of [everythingOf, textKeyOf]) {
-      const [ones, twos] = left().map((nodes) => grouped(nodes, keyOf));
-      for (const [key, group] of ones ?? []) {
-        const others = twos?.get(key) ?? [];
+      const twos = grouped(next.filter(isNew), keyOf);
+      for (const [key, group] of grouped(old.filter(isFree), keyOf)) {
+        const others = twos.get(key) ?? [];
         const isClear = group.length === 1 || keyOf === everythingOf;
         if (key === '' || !isClear || group.length !== others.length) continue;
         group.forEach((one, index) => {
           const two = others[index] as Node;
-          if (!records.differ(one, two)) match(two, one);
+          if (!records?.differ(one, two)) match(two, one);
         });
       }
     }
@@ -107,7 +124,8 @@ export function matchChildren(
         twos.map(([two, others]) => ({ one, two, likeness: likenessOf(words, others) })),
       );
       for (const { one, two } of pairs.sort((a, b) => b.likeness - a.likeness)) {
-        if (free.has(one) && !matches.has(two) && kindOf(one) === kindOf(two)) match(two, one);
+        const isPair = free.has(one) && !matches.has(two) && kindOf(one) === kindOf(two);
+        if (isPair && !areOthers(one, two)) match(two, one);
       }
     }
     by(kindOf, mine, left);
@@ -147,8 +165,13 @@ function repeatedKeys(
 
 /** Tells which nodes are items of a list: others have the same fields. */
 export function itemsOf(...lists: readonly (readonly Node[])[]): (node: Node) => boolean {
-  let keys: ReadonlySet<string> | undefined;
-  return (node) => (keys ??= repeatedKeys(listKeyOf, ...lists)).has(listKeyOf(node));
+  let items: ReadonlySet<Node> | undefined;
+  const read = (): ReadonlySet<Node> => {
+    const groups = lists.flatMap((nodes) => [...grouped(nodes, listKeyOf)]);
+    const keys = new Set(groups.flatMap(([key, nodes]) => (nodes.length > 1 ? key : [])));
+    return new Set(groups.flatMap(([key, nodes]) => (keys.has(key) ? nodes : [])));
+  };
+  return (node) => (items ??= read()).has(node);
 }
 
 /** Matches items in which the visitor works with their new versions, where these are certain. */
@@ -255,8 +278,13 @@ const CHANGING =
 /** Attributes that say to which record of the app an element belongs. */
 const OF_RECORDS =
   /^(?:action|formaction|href|(?:data-)?hx-(?:delete|get|patch|post|put)|phx-value-.*|wire:.*|data-(?:.*-)?(?:id|key|pk|slug|url|uuid))$/;
+/** Attributes with what a script does with a record, or knows of it. */
+const OF_SCRIPTS = /^(?:x-data|v-scope|hx-vals|(?:on|@|v-on:|x-on:).*)$/;
 /** From the surest to the least sure sign: numbers in such attributes, their other parts, and values that nobody reads. */
 const LEVELS = [0, 1, 2] as const;
+/** Signs that may change with a record. They only tell items apart in which nobody works. */
+const WEAK = 3;
+const ALL_LEVELS = [...LEVELS, WEAK] as const;
 
 /** What names the records of a list: parts of attributes that only one of the old and one of the new items has. */
 class Records {
@@ -268,7 +296,7 @@ class Records {
 
   #read(list: readonly Node[]): void {
     const all = new Map(list.map((node) => [node, signsOf(node)]));
-    for (const level of LEVELS) {
+    for (const level of ALL_LEVELS) {
       const repeated = repeatedIn([...all.values()].flatMap((signs) => [...(signs[level] ?? [])]));
       for (const { [level]: signs } of all.values()) {
         for (const sign of signs ?? []) if (repeated.has(sign)) signs?.delete(sign);
@@ -281,9 +309,14 @@ class Records {
     return this.#signs.get(node)?.[level] ?? new Set();
   }
 
+  /** Whether both have signs, but none in common, also none that may change with a record. */
+  areOthers(one: Node, two: Node): boolean {
+    return this.differ(one, two, ALL_LEVELS);
+  }
+
   /** Whether both have signs, but none in common. */
-  differ(one: Node, two: Node): boolean {
-    const both = LEVELS.filter((at) => this.#of(one, at).size > 0 && this.#of(two, at).size > 0);
+  differ(one: Node, two: Node, levels: readonly number[] = LEVELS): boolean {
+    const both = levels.filter((at) => this.#of(one, at).size > 0 && this.#of(two, at).size > 0);
     const isShared = both.some((at) =>
       [...this.#of(one, at)].some((it) => this.#of(two, at).has(it)),
     );
@@ -319,7 +352,7 @@ function repeatedIn<T>(values: readonly T[]): ReadonlySet<T> {
 
 /** The signs of the record of a node, by level. */
 function signsOf(node: Node): readonly Set<string>[] {
-  const signs = LEVELS.map(() => new Set<string>());
+  const signs = ALL_LEVELS.map(() => new Set<string>());
   for (const [one, name, value] of attributesIn(node)) {
     if (OF_RECORDS.test(name)) {
       for (const [at, part] of value.split(/[/?&#]/).entries()) {
@@ -327,10 +360,15 @@ function signsOf(node: Node): readonly Set<string>[] {
           signs[/\d/.test(part) ? 0 : 1]?.add([name, at, part].join());
         }
       }
-    } else if (name === 'value' && one.matches(UNREAD) && /\d/.test(value)) {
+    } else if (OF_SCRIPTS.test(name)) {
+      signs[WEAK]?.add([name, value].join());
+    } else if (name === 'value' && one.matches(UNREAD)) {
       const field = one.getAttribute('name') ?? '';
       const isToken = value.length >= TOKEN_LENGTH || CHANGING.test(field);
-      if (!isToken) signs[2]?.add([field.replaceAll(/\d+/g, ''), value].join());
+      if (isToken) continue;
+      const sign = [field.replaceAll(/\d+/g, ''), value].join();
+      signs[WEAK]?.add(sign);
+      if (/\d/.test(value)) signs[2]?.add(sign);
     }
   }
   return signs;

@@ -144,6 +144,7 @@ export function valueOf(field: Element): unknown {
     return JSON.stringify([...field.selectedOptions].map(({ value }) => value));
   }
   const { value, checked, files } = field as HTMLInputElement;
+  if (isUnfinished(field)) return undefined;
   return isBox(field as HTMLInputElement) ? checked : (files?.length ?? value);
 }
 
@@ -260,7 +261,12 @@ function isChanged(field: Element): boolean {
   // A widget may keep in it what the visitor has chosen.
   if (type === 'hidden')
     return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
-  return checked !== defaultChecked || (isTyped(field) && !isCleaned(field));
+  return isUnfinished(field) || checked !== defaultChecked || (isTyped(field) && !isCleaned(field));
+}
+
+/** Whether a part of a date or number is typed, which no property shows and no event reports. */
+function isUnfinished(field: Element): boolean {
+  return (field as HTMLInputElement).validity?.badInput;
 }
 
 /** A `textarea` and a `select` count as well: the properties that they lack are undefined. */
