@@ -1,4 +1,4 @@
-import type { LogReader } from './log-reader.ts';
+import type { HistoryReader } from './history-reader.ts';
 import { EARLIEST, isPossibleId } from './update.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { StreamBacklog } from './hub-measures.ts';
@@ -15,7 +15,7 @@ export function knowsNothing(lastEventId: string | null): boolean {
  * @throws HubgateError `transport-closed` or `transport-failed`
  */
 export async function locate(
-  reader: LogReader,
+  reader: HistoryReader,
   lastEventId: string | null,
 ): Promise<number | null> {
   if (lastEventId === null || knowsNothing(lastEventId)) return null;

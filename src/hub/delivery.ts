@@ -3,7 +3,7 @@ import { type DeliverEvent, FanOut, type InTurn } from './fan-out.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry } from './transport.ts';
+import type { HistoryEntry } from './transport.ts';
 import type { Update } from './update.ts';
 import { Batch } from './send-buffer.ts';
 
@@ -51,7 +51,7 @@ export class Delivery implements Task {
   }
 
   /** Delivers entries, after those that were added before. */
-  dispatch(entries: readonly LogEntry[]): void {
+  dispatch(entries: readonly HistoryEntry[]): void {
     this.#fanOut.add(entries);
     this.#scheduler.add(this);
   }

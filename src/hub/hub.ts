@@ -5,7 +5,7 @@ import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
-import { LogReader } from './log-reader.ts';
+import { HistoryReader } from './history-reader.ts';
 import { OpenStreams, type OpenStreamsOptions } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
 import {
@@ -17,7 +17,7 @@ import {
 import type { PresenceMatcher } from './presence-board.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
+import type { DatabaseConnection, HistoryDatabase, HistoryEntry, Transport } from './transport.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
@@ -25,13 +25,13 @@ export interface HubOptions
   extends Pick<OpenStreamsOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
   readonly transport: Transport;
   readonly names: PresenceNames;
-  /** Told of what comes by the log before anybody else is, and of what was evicted before it came. */
-  readonly observer?: LogObserver;
+  /** Told of what comes by the history before anybody else is, and of what was evicted before it came. */
+  readonly observer?: HistoryObserver;
 }
 
 /** Whoever has to know of an update before those who subscribe. */
-export interface LogObserver {
-  received(entries: readonly LogEntry[]): void;
+export interface HistoryObserver {
+  received(entries: readonly HistoryEntry[]): void;
   missed(): void;
 }
 
@@ -71,7 +71,7 @@ export class Hub {
   readonly #names: PresenceNames;
   readonly #clock: Clock;
   readonly #scheduler: Scheduler;
-  readonly #reader: LogReader;
+  readonly #reader: HistoryReader;
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
   /** Publications that the history is storing now. */
@@ -82,7 +82,7 @@ export class Hub {
     this.#names = names;
     this.#clock = clock;
     this.#scheduler = scheduler;
-    const reader = new LogReader(transport, names.base, clock);
+    const reader = new HistoryReader(transport, names.base, clock);
     const presencePublisher = new PresencePublisher(transport, names, scheduler, log, clock);
     const streams = new OpenStreams({
       tail: () => transport.position,

@@ -6,7 +6,7 @@ import type { PresencePublisher } from './presence-publisher.ts';
 import { Delivery } from './delivery.ts';
 import { HEARTBEAT, retryHint } from './event-stream.ts';
 import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
-import type { LogReader } from './log-reader.ts';
+import type { HistoryReader } from './history-reader.ts';
 import type { EventSink } from './send-buffer.ts';
 import { Replay, type ReplayKeeper } from './replay.ts';
 import {
@@ -40,7 +40,7 @@ export interface OpenStreamsOptions {
   readonly mayStayOpen: (options: SubscriberOptions) => boolean;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
-  readonly reader: LogReader;
+  readonly reader: HistoryReader;
   /** The base URL of topics. */
   readonly base: string;
   readonly presencePublisher: PresencePublisher;

@@ -3,7 +3,7 @@ import type { Logger } from '../kernel/log.ts';
 import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
 import type { DeliverEvent } from './fan-out.ts';
 import { readMatchers } from './grants.ts';
-import type { LogPage, LogReader } from './log-reader.ts';
+import type { HistoryPage, HistoryReader } from './history-reader.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -29,7 +29,7 @@ const LIVE_MS = 1_000;
 /** Progress of a subscriber in the history. */
 interface CatchingUp {
   readonly subscriber: Subscriber;
-  page: LogPage | 'reading' | null;
+  page: HistoryPage | 'reading' | null;
   /** The next entry of the page, and the state of its check. */
   index: number;
   /** Updates that the subscriber has received. */
@@ -64,7 +64,7 @@ export interface ReplayKeeper {
  * what they have not read yet.
  */
 export class Replay implements Task {
-  readonly #reader: LogReader;
+  readonly #reader: HistoryReader;
   readonly #keeper: ReplayKeeper;
   readonly #scheduler: Scheduler;
   readonly #monotonic: () => number;
@@ -83,7 +83,7 @@ export class Replay implements Task {
 
   /** @param monotonic the time in milliseconds */
   constructor(
-    reader: LogReader,
+    reader: HistoryReader,
     keeper: ReplayKeeper,
     scheduler: Scheduler,
     monotonic: () => number,
@@ -234,7 +234,7 @@ export class Replay implements Task {
   }
 
   /** The client could not see the gap, because the cursor of what follows covers it. */
-  #enter(state: CatchingUp, page: LogPage): void {
+  #enter(state: CatchingUp, page: HistoryPage): void {
     const { subscriber } = state;
     state.page = page;
     if (this.#isOvertaken(subscriber, page)) this.#keeper.overtaken(subscriber);
@@ -242,7 +242,7 @@ export class Replay implements Task {
   }
 
   /** A replay from the beginning misses nothing. What a store has lost in a failover does not count. */
-  #isOvertaken(subscriber: Subscriber, { evicted }: LogPage): boolean {
+  #isOvertaken(subscriber: Subscriber, { evicted }: HistoryPage): boolean {
     const { position, knownGap } = subscriber;
     if (position > 0 && position < evicted.updates) return true;
     if (evicted.events <= Math.max(position, knownGap)) return false;

@@ -66,7 +66,7 @@ export interface Transport {
    * @param bytes characters of data; {@link PAGE_BYTES} makes a page that does not block the event loop for
    * too long
    */
-  read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
+  read(after: number, limit: number, bytes?: number): Promise<readonly HistoryEntry[]>;
   /** Absent if the history is not in a database. */
   readonly database?: HistoryDatabase;
   /** The subscribers of all processes that share the history. */
@@ -97,7 +97,7 @@ export interface Transport {
 /** Follows the end of a history. No function of it may throw. */
 export interface Tail {
   /** Receives entries in order, several at a time if they arrived together. */
-  readonly deliver: (entries: readonly LogEntry[]) => void;
+  readonly deliver: (entries: readonly HistoryEntry[]) => void;
   /**
    * Called if entries were evicted before they could be delivered: in the turn in which
    * {@link Transport.position} moves past them, and before the entries after them are delivered. What a store
@@ -182,7 +182,7 @@ export function missedBetween(
   return events > handedOut ? 'events' : null;
 }
 
-export interface LogEntry {
+export interface HistoryEntry {
   readonly position: number;
   readonly update: Update;
 }

@@ -1,4 +1,4 @@
-import type { LogEntry, TransportSignals } from '../hub/transport.ts';
+import type { HistoryEntry, TransportSignals } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -37,7 +37,7 @@ export function decodeUpdate(id: string, body: string, isPresence: boolean): Upd
 export type Range = readonly [first: number, last: number];
 
 /** The last entry of a history; position 0 and no key before the first. */
-export interface LogEnd {
+export interface HistoryEnd {
   readonly position: number;
   readonly key: string | null;
   readonly id: string | null;
@@ -98,12 +98,12 @@ export class HandedOut {
   }
 
   /** An entry from the view of the hub. */
-  seen({ position, update }: StoredEntry): LogEntry {
+  seen({ position, update }: StoredEntry): HistoryEntry {
     return { position: this.positions.seen(position), update };
   }
 
   /** Begins at the end that a starting process finds. Earlier entries are not delivered. */
-  beginAt({ position, key, id, updateId }: LogEnd): void {
+  beginAt({ position, key, id, updateId }: HistoryEnd): void {
     this.#stored = position;
     this.#position = position;
     this.#lastEventId = id;
@@ -118,7 +118,7 @@ export class HandedOut {
   }
 
   /** Advances to the last of these entries, and returns them from the view of the hub. */
-  advance(entries: readonly StoredEntry[]): readonly LogEntry[] {
+  advance(entries: readonly StoredEntry[]): readonly HistoryEntry[] {
     const last = entries.at(-1);
     if (last === undefined) return [];
     for (const { position, key, update } of entries) {

@@ -85,7 +85,7 @@ export class ReadBacks {
   }
 }
 
-const LOST = 'the log has lost it';
+const LOST = 'the history has lost it';
 
 /** What one attempt to store a group is given besides the updates. */
 export interface GroupName {

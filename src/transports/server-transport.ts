@@ -1,7 +1,7 @@
 import {
   type Evicted,
   type HistoryDatabase,
-  type LogEntry,
+  type HistoryEntry,
   ONCE_UPDATES,
   type Tail,
   type Transport,
@@ -14,7 +14,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { ServerSignals } from './handed-out.ts';
-import type { ComparedLog } from './damaged-log.ts';
+import type { ComparedHistory } from './lost-entries.ts';
 import type { GroupStoreOptions } from './read-backs.ts';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
@@ -23,7 +23,7 @@ const CATCH_UP_MS = 5000;
 const REMEMBERED = 1000;
 
 /** A history that a server stores. Each method is one query on the given session. */
-export interface ServerLog<Session> extends ComparedLog<Session> {
+export interface QueriedHistory<Session> extends ComparedHistory<Session> {
   /** The earliest kept position of an id; null if there is none. */
   find(session: Session, eventId: string): Promise<number | null>;
   /** Positions of the newest evicted entries. */
@@ -49,7 +49,7 @@ export interface ServerTransportParts<Session extends StoreSession>
   > {
   /** Updates to keep; 0 keeps all. */
   readonly maxLength: number;
-  readonly storedLog: ServerLog<Session>;
+  readonly storedHistory: QueriedHistory<Session>;
   readonly reader: ServerReader<Session>;
   readonly presence: PresenceBoard & {
     /** Updates the board through a new session; the returned function announces the changes. */
@@ -137,8 +137,8 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
 
   async evicted(): Promise<Evicted> {
     this.#refuseClosed();
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const stored = await sessions.ask((session) => storedLog.evicted(session));
+    const { sessions, storedHistory, handedOut } = this.#parts;
+    const stored = await sessions.ask((session) => storedHistory.evicted(session));
     const { positions } = handedOut;
     return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
   }
@@ -160,20 +160,22 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const stored = await sessions.ask((session) => storedLog.find(session, eventId));
+    const { sessions, storedHistory, handedOut } = this.#parts;
+    const stored = await sessions.ask((session) => storedHistory.find(session, eventId));
     if (stored === null) return null;
     // Another node has already delivered it. A client that continues after it must not get it again.
     if (stored > handedOut.stored) await this.#reached(stored);
     return handedOut.positions.seen(stored);
   }
 
-  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly HistoryEntry[]> {
     this.#refuseClosed();
-    const { sessions, storedLog, handedOut } = this.#parts;
+    const { sessions, storedHistory, handedOut } = this.#parts;
     const range = [handedOut.positions.after(after), handedOut.stored] as const;
     if (range[0] > range[1]) return [];
-    const entries = await sessions.ask((session) => storedLog.page(session, range, limit, bytes));
+    const entries = await sessions.ask((session) =>
+      storedHistory.page(session, range, limit, bytes),
+    );
     return entries.map((entry) => handedOut.seen(entry));
   }
 
@@ -209,12 +211,12 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
    * @throws HubgateError `history-too-new`
    */
   async #begin(session: Session): Promise<void> {
-    const { storedLog, handedOut, signals } = this.#parts;
-    const end = await storedLog.end(session);
+    const { storedHistory, handedOut, signals } = this.#parts;
+    const end = await storedHistory.end(session);
     await signals.begin(session);
     handedOut.beginAt(end);
     const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
-    handedOut.remember(await storedLog.newest(session, [from, end.position], REMEMBERED));
+    handedOut.remember(await storedHistory.newest(session, [from, end.position], REMEMBERED));
   }
 
   async #finish(): Promise<void> {
@@ -230,9 +232,9 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   async #catchUp(): Promise<void> {
-    const { sessions, storedLog, handedOut, signals } = this.#parts;
+    const { sessions, storedHistory, handedOut, signals } = this.#parts;
     const [{ position }] = await sessions.ask((session) =>
-      Promise.all([storedLog.end(session), signals.catchUp(session)]),
+      Promise.all([storedHistory.end(session), signals.catchUp(session)]),
     );
     if (position > handedOut.stored) await this.#reached(position);
   }

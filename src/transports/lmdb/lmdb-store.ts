@@ -116,7 +116,7 @@ export interface PresenceDatabases {
 interface LmdbDatabases {
   readonly root: RootDatabase;
   readonly file: string;
-  /** Position → update, encoded by `stored-log.ts`. */
+  /** Position → update, encoded by `stored-history.ts`. */
   readonly log: Database<Buffer, number>;
   /** Id → positions, ascending, because an id can be used again. */
   readonly ids: Database<number, string>;

@@ -4,7 +4,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type Evicted,
-  type LogEntry,
+  type HistoryEntry,
   type Missed,
   missedBetween,
   NO_TAIL,
@@ -24,12 +24,12 @@ import {
   type Oldest,
   type Retention,
   addEntries,
-  evictableLog,
+  evictableHistory,
   isEvicted,
   decodeStored,
   storedHead,
   type StoredHead,
-} from './stored-log.ts';
+} from './stored-history.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
 import { type LmdbStore, openLmdbStore, StoreWatch, write } from './lmdb-store.ts';
 
@@ -47,7 +47,7 @@ export interface LmdbTransportOptions extends Retention {
 }
 
 /**
- * An update changes more pages than those of its text: the trees of the log and of its ids. A probe of its text alone
+ * An update changes more pages than those of its text: the trees of the history and of its ids. A probe of its text alone
  * may still fit on a disk that refuses it.
  */
 const PAGES_OF_UPDATE_BYTES = 64 * 1024;
@@ -152,7 +152,7 @@ class LmdbTransport implements Transport {
     return null;
   }
 
-  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly HistoryEntry[]> {
     this.#refuseClosed();
     return this.#entries(after, this.#position, limit, bytes);
   }
@@ -259,7 +259,7 @@ class LmdbTransport implements Transport {
   }
 
   /** Runs inside the write transaction: there is one writer at a time, over all processes. */
-  #put(group: readonly Update[]): { stored: readonly LogEntry[]; oldest: Oldest | null } {
+  #put(group: readonly Update[]): { stored: readonly HistoryEntry[]; oldest: Oldest | null } {
     const now = this.#options.clock.now();
     const { stored, end } = addEntries(
       this.#store,
@@ -268,8 +268,8 @@ class LmdbTransport implements Transport {
     const evicted = { ...end.evicted };
     if (stored.length === 0) return { stored, oldest: this.#oldest };
     const extent = { newest: end.position, updates: end.updates, now, added: stored.length };
-    const log = evictableLog(this.#store, evicted);
-    const oldest = evict(log, this.#options, extent, this.#oldest);
+    const history = evictableHistory(this.#store, evicted);
+    const oldest = evict(history, this.#options, extent, this.#oldest);
     this.#store.tail.put({ ...end, evicted });
     return { stored, oldest };
   }
@@ -278,7 +278,7 @@ class LmdbTransport implements Transport {
    * Delivers the entries that this process has stored, after those that others have stored before them: one
    * slice of those in each turn.
    */
-  async #handOut(stored: readonly LogEntry[]): Promise<void> {
+  async #handOut(stored: readonly HistoryEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
     if (first === undefined || last === undefined) return;
@@ -352,7 +352,7 @@ class LmdbTransport implements Transport {
   }
 
   #give(
-    entries: readonly LogEntry[],
+    entries: readonly HistoryEntry[],
     position: number,
     eventId: string | null,
     missed: Missed | null = null,
@@ -370,7 +370,7 @@ class LmdbTransport implements Transport {
    *
    * @throws HubgateError `transport-failed` for updates that cannot be read
    */
-  #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
+  #entries(after: number, end: number, limit: number, most: number): readonly HistoryEntry[] {
     const entries = this.#found(after, end, limit, most);
     const missing = this.#missing(entries, after, end);
     if (missing === null) return entries;
@@ -387,7 +387,7 @@ class LmdbTransport implements Transport {
   }
 
   /** The first position whose entry is missing although it was not evicted; null if there is none. */
-  #missing(entries: readonly LogEntry[], after: number, end: number): number | null {
+  #missing(entries: readonly HistoryEntry[], after: number, end: number): number | null {
     let expected = after + 1;
     for (const { position } of entries) {
       if (position !== expected && !this.#isEvictedBefore(position)) return expected;
@@ -412,8 +412,8 @@ class LmdbTransport implements Transport {
     return isEvicted({ position, head }, before, oldestEvent);
   }
 
-  #found(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
-    const entries: LogEntry[] = [];
+  #found(after: number, end: number, limit: number, most: number): readonly HistoryEntry[] {
+    const entries: HistoryEntry[] = [];
     let bytes = 0;
     for (const { key, value } of this.#store.log.getRange({
       start: after + 1,

@@ -2,11 +2,11 @@ import { type Missed, missedBetween, NO_TAIL } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { StoredEntry } from '../handed-out.ts';
-import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
+import { reconcile, type ReconciledOptions } from '../lost-entries.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { PostgresSignals } from './postgres-signals.ts';
 import type { Session } from './session.ts';
-import type { StoredLog } from './stored-log.ts';
+import type { StoredHistory } from './stored-history.ts';
 
 /**
  * How long the reader waits for a notification. Afterwards it looks without one, because a notification may be missed,
@@ -19,8 +19,9 @@ const FULL_MS = 100;
 const ENTRIES_AT_ONCE = 128;
 const BYTES_AT_ONCE = 1024 * 1024;
 
-interface NotifiedReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
-  readonly storedLog: StoredLog;
+interface NotifiedReaderOptions
+  extends Omit<ReconciledOptions<Session>, 'store' | 'storedHistory'> {
+  readonly storedHistory: StoredHistory;
   readonly signals: PostgresSignals;
   readonly clock: Clock;
 }
@@ -98,10 +99,10 @@ export class NotifiedReader implements ServerReader<Session> {
 
   /** Resolves to whether there may be more to read at once. */
   async #look(session: Session): Promise<boolean> {
-    const { storedLog, handedOut, signals } = this.#options;
+    const { storedHistory, handedOut, signals } = this.#options;
     const { reader } = session;
     const from = handedOut.stored;
-    const view = await storedLog.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
+    const view = await storedHistory.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
     // All earlier signals are passed on first, so that nothing is delivered to streams that a signal has ended.
     if (view.signals !== signals.last) await signals.catchUp(session);
     // Meanwhile, this process may have delivered entries of its own.

@@ -171,8 +171,8 @@ export class PostgresPresence implements PresenceSteps<Key> {
   }
 
   #query(text: string, values: readonly unknown[], name: string): Promise<readonly Row[]> {
-    const { storedLog, session } = this.#options;
-    return session().commands.query(text, [storedLog.stream, ...values], {
+    const { storedHistory, session } = this.#options;
+    return session().commands.query(text, [storedHistory.stream, ...values], {
       name: `${this.#s} ${name}`,
     });
   }

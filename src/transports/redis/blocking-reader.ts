@@ -2,10 +2,10 @@ import { missedBetween, NO_TAIL, PAGE_BYTES } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { ServerSignals, type StoredEntry } from '../handed-out.ts';
-import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
+import { reconcile, type ReconciledOptions } from '../lost-entries.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { HubKeys } from './keys.ts';
-import { decodeEntry, listOf, placeOf, type StoredLog } from './stored-log.ts';
+import { decodeEntry, listOf, placeOf, type StoredHistory } from './stored-history.ts';
 import type { Session } from './session.ts';
 
 /**
@@ -22,11 +22,12 @@ const ENTRIES_OF_PAGE = 128;
 /** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
-interface BlockingReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
+interface BlockingReaderOptions
+  extends Omit<ReconciledOptions<Session>, 'store' | 'storedHistory'> {
   readonly keys: HubKeys;
   /** Replicas that must have an entry before it is delivered, and that must confirm a loss. */
   readonly replicas: number;
-  readonly storedLog: StoredLog;
+  readonly storedHistory: StoredHistory;
   readonly signals: RedisSignals;
 }
 
@@ -112,11 +113,11 @@ export class BlockingReader implements ServerReader<Session> {
 
   /** Reads what has arrived, however much that is, in parts of bounded size. Resolves to whether there may be more. */
   async #takePage(session: Session): Promise<boolean> {
-    const { storedLog, handedOut, signals } = this.#options;
+    const { storedHistory, handedOut, signals } = this.#options;
     const range = [handedOut.stored + 1, Number.MAX_SAFE_INTEGER] as const;
     // The server answers in this order, so it returns the signals before these entries, too.
     const [entries] = await Promise.all([
-      storedLog.page(session, range, ENTRIES_OF_PAGE, PAGE_BYTES),
+      storedHistory.page(session, range, ENTRIES_OF_PAGE, PAGE_BYTES),
       signals.catchUp(session),
     ]);
     if (entries.length > 0) await this.#handOut(session, entries);
@@ -124,7 +125,7 @@ export class BlockingReader implements ServerReader<Session> {
   }
 
   async #handOut(session: Session, entries: readonly StoredEntry[]): Promise<void> {
-    const { replicas, storedLog, handedOut, readBacks, signals } = this.#options;
+    const { replicas, storedHistory, handedOut, readBacks, signals } = this.#options;
     const [first] = entries;
     if (first === undefined || !handedOut.isFollowedBy(first)) {
       // Nothing arrived, or an entry that does not follow what was read.
@@ -133,7 +134,7 @@ export class BlockingReader implements ServerReader<Session> {
     }
     if (replicas > 0) await this.#untilReplicated(session);
     const missed = handedOut.hasGapBefore(entries)
-      ? missedBetween(handedOut.stored, first.position, await storedLog.evicted(session))
+      ? missedBetween(handedOut.stored, first.position, await storedHistory.evicted(session))
       : null;
     const seen = handedOut.advance(entries);
     if (missed !== null) this.tail.overtaken(missed);

@@ -12,7 +12,7 @@ import { EVICTED_EXTRA, groupStore, ReadBacks, uncertain } from '../read-backs.t
 import { ServerPresence } from '../server-presence.ts';
 import { ServerTransport } from '../server-transport.ts';
 import { RedisPresence } from './redis-presence.ts';
-import { listOf, StoredLog, appendArguments } from './stored-log.ts';
+import { listOf, StoredHistory, appendArguments } from './stored-history.ts';
 import { COUNT } from './scripts.ts';
 import { refusalOf, Session } from './session.ts';
 
@@ -50,7 +50,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const process = randomUUID();
   const session = () => sessions.live();
   const signals = new RedisSignals({ keys, process, session, log });
-  const storedLog = new StoredLog(keys);
+  const storedHistory = new StoredHistory(keys);
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
   const read = { keys, replicas, handedOut, readBacks };
@@ -68,8 +68,8 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     },
   });
   const transport = new ServerTransport({
-    ...{ store: 'Redis', clock, maxLength, sessions, storedLog, handedOut, readBacks, signals },
-    reader: new BlockingReader({ ...read, storedLog, signals, log }),
+    ...{ store: 'Redis', clock, maxLength, sessions, storedHistory, handedOut, readBacks, signals },
+    reader: new BlockingReader({ ...read, storedHistory, signals, log }),
     presence: new ServerPresence({
       ...{ store: 'Redis', session, clock: options.presenceClock ?? clock, log },
       isAway: () => sessions.isAway,

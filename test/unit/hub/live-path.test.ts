@@ -6,7 +6,7 @@ import { compileMatcher } from '../../../src/hub/matcher.ts';
 import type { EventSink, SinkListener } from '../../../src/hub/send-buffer.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
-import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
+import type { HistoryEntry, Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
@@ -334,7 +334,7 @@ describe('live path: the cost of a delivery', () => {
     const pages: number[] = [];
     const counting: Transport = Object.create(transport, {
       read: {
-        value: async (after: number, limit: number): Promise<readonly LogEntry[]> => {
+        value: async (after: number, limit: number): Promise<readonly HistoryEntry[]> => {
           const entries = await transport.read(after, limit);
           pages.push(entries.length);
           return entries;

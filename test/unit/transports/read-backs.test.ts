@@ -23,7 +23,7 @@ describe('waiting until the history in Redis has been read up to an entry', () =
     const lost = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
     handedOut.advance([entry(1, 'other')]);
     readBacks.settle(handedOut);
-    await assert.rejects(lost, { code: 'transport-uncertain', message: /the log has lost it/ });
+    await assert.rejects(lost, { code: 'transport-uncertain', message: /the history has lost it/ });
   });
 
   it('ends in the same way if the history has lost its end; waits for earlier entries continue', async () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HandedOut } from '../../../src/transports/handed-out.ts';
-import { findLostEnd } from '../../../src/transports/damaged-log.ts';
+import { findLostEnd } from '../../../src/transports/lost-entries.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
-import type { StoredLog } from '../../../src/transports/redis/stored-log.ts';
+import type { StoredHistory } from '../../../src/transports/redis/stored-history.ts';
 import { update } from '../../support/lmdb-files.ts';
 
 function handedOutUpTo(position: number): HandedOut {
@@ -17,7 +17,7 @@ describe('a history on a server that loses its end', () => {
     const log = {
       end: async () => ({ position: 0, key: null, id: null }),
       newest: () => assert.fail('it is empty'),
-    } as unknown as StoredLog;
+    } as unknown as StoredHistory;
     const lost = await findLostEnd({} as unknown as Session, log, handedOutUpTo(500));
     assert.deepEqual(lost, { common: 0, lost: 500, replaced: 0 });
   });
@@ -52,7 +52,7 @@ describe('a history on a server that loses its end', () => {
           ) => kept.filter(({ position }) => position >= first && position <= end).slice(-limit),
           page: async (_session: unknown, [first, end]: readonly [number, number], limit: number) =>
             kept.filter(({ position }) => position >= first && position <= end).slice(0, limit),
-        } as unknown as StoredLog;
+        } as unknown as StoredHistory;
         const lost = await findLostEnd({} as unknown as Session, log, handedOut);
         // What is evicted on the border could have been either: nobody gets it any more.
         const isOpen = from <= common + 1 && to > common;
