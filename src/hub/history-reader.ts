@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { PreparedUpdate } from './event-stream.ts';
 import type { Evicted, HistoryEntry, Transport } from './transport.ts';
-import { updateSize } from './update.ts';
+import { EARLIEST, isPossibleId, updateSize } from './update.ts';
 
 /** Most entries of a page. */
 const PAGE_ENTRIES = 64;
@@ -201,4 +201,30 @@ export class HistoryReader {
       this.#dropLater();
     });
   }
+}
+
+/** Whether there is no cursor, or one that cannot be the id of an update. */
+export function knowsNothing(lastEventId: string | null): boolean {
+  return lastEventId === null || lastEventId === '' || !isPossibleId(lastEventId);
+}
+
+/**
+ * The position after which to replay; null if the history does not contain the cursor.
+ *
+ * @throws HubgateError `transport-closed` or `transport-failed`
+ */
+export async function locate(
+  reader: HistoryReader,
+  lastEventId: string | null,
+): Promise<number | null> {
+  if (lastEventId === null || knowsNothing(lastEventId)) return null;
+  const found = await reader.find(lastEventId);
+  // Asks the history nevertheless: one that cannot be read must not look like an empty one.
+  return lastEventId === EARLIEST ? 0 : found;
+}
+
+/** Where the replay begins: at the requested cursor if the history contains it, otherwise at `earliest`. */
+export function cursorAnswer(asked: string | null, found: number | null): string | null {
+  if (asked === null) return null;
+  return found === null ? EARLIEST : asked;
 }

@@ -3,9 +3,8 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
-import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
-import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
-import { HistoryReader } from './history-reader.ts';
+import { type HubCounts, HubMeasures, type StreamBacklog, streamBacklog } from './hub-measures.ts';
+import { cursorAnswer, HistoryReader, knowsNothing, locate } from './history-reader.ts';
 import { OpenStreams, type OpenStreamsOptions } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
 import {
