@@ -173,13 +173,13 @@ export type Missed = 'updates' | 'events';
  * @param next position of the next existing entry
  */
 export function missedBetween(
-  handedOut: number,
+  delivered: number,
   next: number,
   { updates, events }: Evicted,
 ): Missed | null {
   // Updates are removed from the front, so more may be missing since the entries were read.
-  if (Math.min(updates, next - 1) > handedOut) return 'updates';
-  return events > handedOut ? 'events' : null;
+  if (Math.min(updates, next - 1) > delivered) return 'updates';
+  return events > delivered ? 'events' : null;
 }
 
 export interface HistoryEntry {

@@ -2,7 +2,7 @@ import { PAGE_BYTES } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Range, StoredEntry } from './handed-out.ts';
+import type { Range, StoredEntry } from './stored-entry.ts';
 
 /** A history as its operator manages it, with or without a running gateway. */
 export interface History {

@@ -1,5 +1,6 @@
 import type { Logger } from '../kernel/log.ts';
-import type { EntryMark, HandedOut, HistoryEnd, Range, StoredEntry } from './handed-out.ts';
+import type { DeliveredPosition } from './delivered-position.ts';
+import type { EntryMark, HistoryEnd, Range, StoredEntry } from './stored-entry.ts';
 import type { ReadBacks } from './read-backs.ts';
 
 /** A stored history that can be compared with what was read of it. Each method is one query on the given session. */
@@ -21,7 +22,7 @@ export interface ReconciledOptions<Session> {
   readonly store: string;
   readonly storedHistory: ComparedHistory<Session>;
   /** Written only by the reader. */
-  readonly handedOut: HandedOut;
+  readonly delivered: DeliveredPosition;
   readonly readBacks: ReadBacks;
   readonly log: Logger;
 }
@@ -35,15 +36,15 @@ export interface ReconciledOptions<Session> {
  */
 export async function reconcile<Session>(
   session: Session,
-  { store, storedHistory, handedOut, readBacks, log }: ReconciledOptions<Session>,
+  { store, storedHistory, delivered, readBacks, log }: ReconciledOptions<Session>,
   confirmLoss: () => Promise<void> = async () => {},
 ): Promise<boolean> {
-  const found = await findLostEnd(session, storedHistory, handedOut);
+  const found = await findLostEnd(session, storedHistory, delivered);
   if (found === null) return false;
   await confirmLoss();
   const { common, lost, replaced } = found;
   log.warn(`The history in ${store} has lost its end`, { lost, replaced });
-  handedOut.goBackTo(common);
+  delivered.goBackTo(common);
   readBacks.loseBehind(common);
   return true;
 }
@@ -65,9 +66,9 @@ interface LostEnd {
 export async function findLostEnd<Session>(
   session: Session,
   history: ComparedHistory<Session>,
-  handedOut: HandedOut,
+  delivered: DeliveredPosition,
 ): Promise<LostEnd | null> {
-  const { stored, lastKey, recent } = handedOut;
+  const { stored, lastKey, recent } = delivered;
   const { position: top, key: topKey } = await history.end(session);
   if (top === stored && topKey === (lastKey ?? null)) return null;
   if (stored === 0) return null;
@@ -77,7 +78,7 @@ export async function findLostEnd<Session>(
     const known = nearest === undefined ? undefined : recent.keyAt(nearest.position);
     if (known === undefined || nearest?.key === known) return null;
   }
-  const common = await commonEnd(session, history, handedOut, Math.min(top, stored));
+  const common = await commonEnd(session, history, delivered, Math.min(top, stored));
   return { common, lost: stored - common, replaced: top - common };
 }
 
@@ -85,7 +86,7 @@ export async function findLostEnd<Session>(
 async function commonEnd<Session>(
   session: Session,
   history: ComparedHistory<Session>,
-  { recent }: HandedOut,
+  { recent }: DeliveredPosition,
   end: number,
 ): Promise<number> {
   let low = Math.min(end, Math.max(0, recent.oldest - 1));

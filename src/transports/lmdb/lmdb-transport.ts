@@ -244,7 +244,7 @@ class LmdbTransport implements Transport {
       this.#oldest = oldest;
       this.#refusedBytes = 0;
       if (this.#options.durability === 'commit') await root.flushed;
-      await this.#handOut(stored);
+      await this.#deliver(stored);
     } catch (cause) {
       const bytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
       this.#refusedBytes = bytes + PAGES_OF_UPDATE_BYTES;
@@ -278,7 +278,7 @@ class LmdbTransport implements Transport {
    * Delivers the entries that this process has stored, after those that others have stored before them: one
    * slice of those in each turn.
    */
-  async #handOut(stored: readonly HistoryEntry[]): Promise<void> {
+  async #deliver(stored: readonly HistoryEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
     if (first === undefined || last === undefined) return;

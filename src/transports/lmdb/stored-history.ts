@@ -6,7 +6,7 @@ import {
   type HistoryEntry,
   SHARED_PRESENCE_EVENTS_KEPT,
 } from '../../hub/transport.ts';
-import { decodeUpdate, encodeBody } from '../handed-out.ts';
+import { decodeUpdate, encodeBody } from '../stored-entry.ts';
 import type { DatedUpdate } from '../history.ts';
 import type { LmdbStore, Tail } from './lmdb-store.ts';
 

@@ -2,10 +2,10 @@ import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { StoredEntry } from '../handed-out.ts';
+import type { StoredEntry } from '../stored-entry.ts';
 import { EVICTED_EXTRA, type ExpectedEntry, type GroupName, randomName } from '../read-backs.ts';
 import type { Session } from './session.ts';
-import { encodeBody } from '../handed-out.ts';
+import { encodeBody } from '../stored-entry.ts';
 import type { StoredHistory } from './stored-history.ts';
 import { quoted } from './tables.ts';
 

@@ -6,7 +6,7 @@ import {
   type PostgresPlace,
   type Row,
 } from '../../postgres/connection.ts';
-import type { Range, StoredEntry } from '../handed-out.ts';
+import type { Range, StoredEntry } from '../stored-entry.ts';
 import {
   type History,
   type DatedUpdate,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Queries, Row } from '../../postgres/connection.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { ServerSignals } from '../handed-out.ts';
+import { ServerSignals } from '../server-signals.ts';
 import type { Session } from './session.ts';
 import type { StoredHistory } from './stored-history.ts';
 import { quoted } from './tables.ts';

@@ -6,7 +6,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { faultOf } from '../../postgres/connection.ts';
-import { HandedOut } from '../handed-out.ts';
+import { DeliveredPosition } from '../delivered-position.ts';
 import { groupStore, ReadBacks } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';
 import { type QueriedHistory, ServerTransport } from '../server-transport.ts';
@@ -62,9 +62,9 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
   const place = { schema, storedHistory, process };
   const session = () => sessions.live();
   const signals = new PostgresSignals({ ...place, session, log });
-  const handedOut = new HandedOut();
+  const delivered = new DeliveredPosition();
   const readBacks = new ReadBacks(clock);
-  const read = { storedHistory, handedOut, readBacks, clock };
+  const read = { storedHistory, delivered, readBacks, clock };
   const reader = new NotifiedReader({ ...read, signals, log });
   const append = new GroupAppend({
     ...{ schema, storedHistory, maxLength, maxAgeMs, durability, signals, clock },
@@ -73,7 +73,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
   const refuses = async (session: Session): Promise<boolean> =>
     (await standbysOf(session, schema, storedHistory)) === '' && durability === 'replicated';
   const transport: ServerTransport<Session> = new ServerTransport<Session>({
-    ...{ store: 'PostgreSQL', clock, maxLength, sessions, handedOut, readBacks, reader, signals },
+    ...{ store: 'PostgreSQL', clock, maxLength, sessions, delivered, readBacks, reader, signals },
     storedHistory: onSessions(storedHistory),
     presence: new ServerPresence({
       ...{ store: 'PostgreSQL', session, clock: options.presenceClock ?? clock, log },
@@ -84,7 +84,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
     counts: countsOf(schema, storedHistory, sessions),
     database: databaseOf(schema, storedHistory, sessions, append, () => transport.caughtUp()),
     append: groupStore<Session>({
-      ...{ store: 'PostgreSQL', sessions, handedOut, readBacks, signals, clock, faultOf },
+      ...{ store: 'PostgreSQL', sessions, delivered, readBacks, signals, clock, faultOf },
       attempt: (one, group, of) => append.attempt(one, group, of),
     }),
     async prepare(session) {

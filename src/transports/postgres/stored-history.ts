@@ -8,7 +8,7 @@ import {
   type HistoryEnd,
   type Range,
   type StoredEntry,
-} from '../handed-out.ts';
+} from '../stored-entry.ts';
 import type { ComparedHistory } from '../lost-entries.ts';
 import { channelOf, quoted } from './tables.ts';
 

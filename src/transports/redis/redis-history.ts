@@ -10,7 +10,7 @@ import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { READ } from './scripts.ts';
 import { Session } from './session.ts';
-import type { Range, StoredEntry } from '../handed-out.ts';
+import type { Range, StoredEntry } from '../stored-entry.ts';
 import { appendArguments, decodeEntry, listOf, placeOf } from './stored-history.ts';
 import { randomBytes } from 'node:crypto';
 

@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { BlockingReader, RedisSignals } from './blocking-reader.ts';
-import { HandedOut } from '../handed-out.ts';
+import { DeliveredPosition } from '../delivered-position.ts';
 import { hubKeys, type HubKeys, appendedKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { EVICTED_EXTRA, groupStore, ReadBacks, uncertain } from '../read-backs.ts';
@@ -51,11 +51,11 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const session = () => sessions.live();
   const signals = new RedisSignals({ keys, process, session, log });
   const storedHistory = new StoredHistory(keys);
-  const handedOut = new HandedOut();
+  const delivered = new DeliveredPosition();
   const readBacks = new ReadBacks(clock);
-  const read = { keys, replicas, handedOut, readBacks };
+  const read = { keys, replicas, delivered, readBacks };
   const append = groupStore<Session>({
-    ...{ store: 'Redis', sessions, handedOut, readBacks, signals, clock, faultOf: refusalOf },
+    ...{ store: 'Redis', sessions, delivered, readBacks, signals, clock, faultOf: refusalOf },
     async attempt(session, group, { name, batch }) {
       const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
       const args = [name, String(batch), ...limits, ...group.flatMap(appendArguments)];
@@ -68,7 +68,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     },
   });
   const transport = new ServerTransport({
-    ...{ store: 'Redis', clock, maxLength, sessions, storedHistory, handedOut, readBacks, signals },
+    ...{ store: 'Redis', clock, maxLength, sessions, storedHistory, delivered, readBacks, signals },
     reader: new BlockingReader({ ...read, storedHistory, signals, log }),
     presence: new ServerPresence({
       ...{ store: 'Redis', session, clock: options.presenceClock ?? clock, log },

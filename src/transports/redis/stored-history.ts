@@ -8,7 +8,7 @@ import {
   type HistoryEnd,
   type Range,
   type StoredEntry,
-} from '../handed-out.ts';
+} from '../stored-entry.ts';
 import { FORMAT, MARKS, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
