@@ -3,6 +3,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { httpDate } from '../http/http-date.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
@@ -276,18 +277,4 @@ function framingOf(
 function isListed(token: string, list: string): boolean {
   if (!list.includes(',')) return list.trim() === token;
   return list.split(',').some((one) => one.trim() === token);
-}
-
-let dateSecond = 0;
-let dateText = '';
-
-/** The present second as a date (RFC 9110 §5.6.7). */
-export function httpDate(): string {
-  const now = Date.now();
-  const second = Math.floor(now / 1000);
-  if (second !== dateSecond) {
-    dateSecond = second;
-    dateText = new Date(now).toUTCString();
-  }
-  return dateText;
 }
