@@ -44,6 +44,18 @@ export function listMembers(value: string | undefined): string[] {
     .filter((member) => member !== '');
 }
 
+/**
+ * Whether a list of tokens contains this one (RFC 9110 §5.6.1), whatever its case.
+ *
+ * @param token in lower case
+ */
+export function listsToken(list: string | undefined, token: string): boolean {
+  if (list === undefined) return false;
+  const lower = list.toLowerCase();
+  if (!lower.includes(',')) return lower.trim() === token;
+  return lower.split(',').some((one) => one.trim() === token);
+}
+
 /** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left to the encoding of the field. */
 export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
