@@ -6,7 +6,7 @@ import {
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { MAX_SENT_HEAD_BYTES, NO_MEMORY_LIMIT_MB } from '../http/http2-fields.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { SessionClose } from '../kernel/node-internals.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
@@ -219,8 +219,4 @@ function openSocket(target: DialTarget, offer: Offer): Socket {
 
 function noHttp2(message: string): HubgateError {
   return new HubgateError('no-http2', message);
-}
-
-function ignore(): void {
-  // The failure has already been reported.
 }

@@ -7,7 +7,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { whyUnusable } from '../../config/problem.ts';
 import type { Evicted } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { codeOf, HubgateError, ignore, messageOf } from '../../kernel/error.ts';
 import { makeDirectory } from '../../kernel/files.ts';
 import { LeasePool } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -370,8 +370,6 @@ async function reasonOf(error: unknown): Promise<unknown> {
     return new HubgateError('commit-failed', messageOf(reason), { cause: reason });
   }
 }
-
-function ignore(): void {}
 
 /** Reports the commits of all processes. Each one changes the file, so no polling is needed where it can be watched. */
 export class StoreWatch {
