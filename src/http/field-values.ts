@@ -63,13 +63,20 @@ export function quotedString(text: string): string {
 
 /** Fields that concern one connection only, in all messages. */
 export const CONNECTION_FIELDS = [
-  ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade'],
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
 ];
 
 /** All fields that a proxy does not forward (RFC 9110 §7.6.1). */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   ...CONNECTION_FIELDS,
-  ...['http2-settings', 'proxy-authenticate', 'proxy-authorization', 'te'],
+  'http2-settings',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
 ]);
 
 /**
