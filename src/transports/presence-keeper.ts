@@ -326,13 +326,16 @@ export class PresenceKeeper<Key> {
 
   async #announce(claims: readonly Claim<Key>[], areNew: boolean): Promise<void> {
     const { store } = this.#options;
-    for (let [due, isNew] = [claims, areNew]; due.length > 0; isNew = true) {
+    let due = claims;
+    let isNew = areNew;
+    while (due.length > 0) {
       const again: Claim<Key>[] = [];
       for (const some of this.#inSteps(due, ({ records }) => records.length)) {
         for (const change of changesOf(some)) await this.#changed({ ...change, isNew });
         again.push(...(await store.settle(some, randomUUID())));
       }
       due = again;
+      isNew = true;
     }
   }
 
@@ -346,14 +349,18 @@ export class PresenceKeeper<Key> {
   ): readonly (readonly Item[])[] {
     const { atOnce } = this.#options.store;
     const steps: Item[][] = [];
-    let [step, records]: [Item[], number] = [[], Infinity];
+    let step: Item[] = [];
+    let records = 0;
     for (const item of items) {
-      records += recordsOf(item);
-      if (step.length === atOnce || records > RECORDS_AT_ONCE) {
-        [step, records] = [[], recordsOf(item)];
+      const added = recordsOf(item);
+      const isFull = step.length === atOnce || records + added > RECORDS_AT_ONCE;
+      if (step.length === 0 || isFull) {
+        step = [];
+        records = 0;
         steps.push(step);
       }
       step.push(item);
+      records += added;
     }
     return steps;
   }
