@@ -37,7 +37,7 @@ export interface HistoryObserver {
 export interface SubscribeOptions extends SubscriberOptions {
   /** The client's cursor; null if it sent none. */
   readonly lastEventId: string | null;
-  /** {@link Admission.revision} before the token was checked. */
+  /** {@link Admission.revocationEpoch} before the token was checked. */
   readonly revocationEpoch: number;
 }
 
@@ -145,14 +145,14 @@ export class Hub {
   }
 
   /** Updates of one call of {@link publishOnce}. */
-  get mostOnce(): number {
-    return this.#transport.mostOnce;
+  get maxPublishOnce(): number {
+    return this.#transport.maxPublishOnce;
   }
 
   /**
    * Stores those of these updates whose ids the history does not have, all of them or none, in this order.
    *
-   * @param updates at most {@link mostOnce}
+   * @param updates at most {@link maxPublishOnce}
    * @throws as {@link publish}
    */
   publishOnce(updates: readonly Update[]): Promise<void> {

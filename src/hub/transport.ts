@@ -31,13 +31,13 @@ export interface Transport {
    * Adds those of these updates whose ids the history does not have: next to each other, in this order, and
    * all of them or none. The look-up and the append are one step, so that two processes that add the same
    * updates at the same time store them once. The history knows the ids of the entries that it keeps. At most
-   * {@link mostOnce} updates.
+   * {@link maxPublishOnce} updates.
    *
    * @throws as {@link append}
    */
   appendOnce(updates: readonly Update[]): Promise<void>;
   /** Updates of one call of {@link appendOnce}: no more than the history keeps, because its readers come later. */
-  readonly mostOnce: number;
+  readonly maxPublishOnce: number;
   /** Passes every entry from now on to `tail`. A transport object has one tail. */
   tail(tail: Tail): void;
   /** Position of the last entry that the tail has passed on; 0 before the first. */

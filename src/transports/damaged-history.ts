@@ -107,8 +107,8 @@ class DamagedHistory implements Transport {
     await this.#now().append(...given);
   }
 
-  get mostOnce(): number {
-    return this.#opened?.mostOnce ?? ONCE_UPDATES;
+  get maxPublishOnce(): number {
+    return this.#opened?.maxPublishOnce ?? ONCE_UPDATES;
   }
 
   async appendOnce(...given: Parameters<Transport['appendOnce']>): Promise<void> {

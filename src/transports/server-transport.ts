@@ -76,7 +76,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   readonly signals: TransportSignals;
   readonly counts: TransportCounts;
   readonly database?: HistoryDatabase;
-  readonly mostOnce: number;
+  readonly maxPublishOnce: number;
   readonly #parts: ServerTransportParts<Session>;
   readonly #commits: GroupCommit;
   #closing: Promise<void> | undefined;
@@ -96,7 +96,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     // A group must not evict its own entries before the reader has seen them.
     const most = parts.maxLength === 0 ? Infinity : parts.maxLength;
     this.#commits = new GroupCommit(parts.append, parts.clock, most);
-    this.mostOnce = Math.min(most, ONCE_UPDATES);
+    this.maxPublishOnce = Math.min(most, ONCE_UPDATES);
   }
 
   /** Connects for the first time. Entries that exist by then are not delivered. */

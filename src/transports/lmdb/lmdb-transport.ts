@@ -130,7 +130,7 @@ class LmdbTransport implements Transport {
     await this.#commits.append(update);
   }
 
-  readonly mostOnce = ONCE_UPDATES;
+  readonly maxPublishOnce = ONCE_UPDATES;
 
   async appendOnce(updates: readonly Update[]): Promise<void> {
     this.#refuseClosed();

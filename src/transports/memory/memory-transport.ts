@@ -99,7 +99,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       add(update);
     },
-    mostOnce: ONCE_UPDATES,
+    maxPublishOnce: ONCE_UPDATES,
     async appendOnce(some) {
       refuseClosed();
       for (const update of some) if (!ids.has(update.id)) add(update);

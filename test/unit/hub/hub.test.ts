@@ -163,7 +163,7 @@ describe('hub: delivery', () => {
     await assert.rejects(connect({}), { code: 'transport-closed' });
     const publisher = { issuerKey: 'issuer', tokenId: null, session: null };
     assert.ok(
-      hub.admission.admits(publisher, hub.admission.revision),
+      hub.admission.admits(publisher, hub.admission.revocationEpoch),
       'an update that is on its way is stored',
     );
     clock.advance(1100);
