@@ -140,7 +140,7 @@ export class Replay implements Task {
   #pause(): false {
     this.#stepsSincePause = 0;
     this.#pauses += 1;
-    this.#scheduler.addAfterRest(this);
+    this.#scheduler.addAfterPause(this);
     return false;
   }
 
