@@ -89,17 +89,17 @@ export class FanOut {
     // The selection keeps a reference to its budget object, so the same object is filled again.
     const own = this.#budget;
     own.left = budget.left;
-    let busy = true;
-    while (busy && !own.isSpent) {
+    let isBusy = true;
+    while (isBusy && !own.isSpent) {
       this.#current ??= this.#begin();
-      if (this.#current === null) busy = false;
+      if (this.#current === null) isBusy = false;
       else if (this.#hasEnded(this.#current)) {
         this.#current = null;
         this.delivered += 1;
       }
     }
     budget.left = own.left;
-    return busy && this.waiting > 0;
+    return isBusy && this.waiting > 0;
   }
 
   #begin(): Dispatch | Iterator<void> | null {

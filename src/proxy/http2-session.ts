@@ -35,7 +35,7 @@ export class Http2Session {
   readonly pieces: SessionPieces;
   readonly #close: SessionClose;
   #streams = 0;
-  #heard = false;
+  #hasHeard = false;
   #silentLooks = 0;
   #isPinged = false;
   #stopWatch: (() => void) | null = null;
@@ -93,7 +93,7 @@ export class Http2Session {
 
   /** Any received data shows that the upstream is alive. */
   heard(): void {
-    this.#heard = true;
+    this.#hasHeard = true;
   }
 
   /** Lets the streams end, then closes. */
@@ -118,8 +118,8 @@ export class Http2Session {
       session.destroy(silent, constants.NGHTTP2_CANCEL);
       return;
     }
-    this.#silentLooks = this.#heard ? 0 : this.#silentLooks + 1;
-    this.#heard = false;
+    this.#silentLooks = this.#hasHeard ? 0 : this.#silentLooks + 1;
+    this.#hasHeard = false;
     if (this.#silentLooks % LOOKS_BETWEEN_PINGS === 1) {
       this.#isPinged = session.ping((error) => {
         if (error === null) this.#isPinged = false;

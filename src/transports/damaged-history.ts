@@ -58,7 +58,7 @@ class DamagedHistory implements Transport {
   readonly #log: Logger;
   #cause: HubgateError;
   #opened: Transport | null = null;
-  #closed = false;
+  #isClosed = false;
   #looking: Promise<void> = Promise.resolve();
   #stopLooking: () => void = () => {};
   #tail = NO_TAIL;
@@ -137,7 +137,7 @@ class DamagedHistory implements Transport {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopLooking();
     await this.#looking;
     await this.#opened?.close();
@@ -146,7 +146,7 @@ class DamagedHistory implements Transport {
   /** @throws HubgateError `transport-failed`, `transport-closed` */
   #now(): Transport {
     if (this.#opened !== null) return this.#opened;
-    if (this.#closed) throw new HubgateError('transport-closed', 'The history is closed');
+    if (this.#isClosed) throw new HubgateError('transport-closed', 'The history is closed');
     throw new HubgateError('transport-failed', this.#cause.message, { cause: this.#cause });
   }
 
@@ -169,7 +169,7 @@ class DamagedHistory implements Transport {
       if (error instanceof HubgateError) this.#cause = error;
       else this.#cause = new HubgateError(codeOf(error) ?? 'transport-failed', messageOf(error));
       if (this.#cause.message !== before) this.#reportCause();
-      if (this.#closed) return;
+      if (this.#isClosed) return;
       const took = this.#clock.monotonic() - began;
       this.#lookLater(Math.max(LOOK_AGAIN_MS, took * REST));
     }

@@ -68,8 +68,8 @@ export class ManagedCertificate {
   #localFrom = 0;
   #attempts: Attempts | null = null;
   /** Whether the storage lacks the latest attempts because they could not be written. */
-  #unwritten = false;
-  #begun = false;
+  #hasUnwrittenAttempts = false;
+  #hasBegun = false;
   #running: Promise<void> = Promise.resolve();
   #cancel: () => void = () => {};
   #warnedAt: number | null = null;
@@ -134,7 +134,9 @@ export class ManagedCertificate {
 
   /** Whether an order is in progress, here or in another process. */
   get isUnderWay(): boolean {
-    return this.#begun && !this.#closing.signal.aborted && (this.isDue || this.#isOrderedElsewhere);
+    return (
+      this.#hasBegun && !this.#closing.signal.aborted && (this.isDue || this.#isOrderedElsewhere)
+    );
   }
 
   /** Resolves when the attempt in progress has ended, successfully or not; at once if there is none. */
@@ -153,7 +155,7 @@ export class ManagedCertificate {
   /** The authorities that `begin` would ask at once; none if it has been called, or if no order is due. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
-    return this.#begun || waits ? [] : this.#issuers.map(authorityOf);
+    return this.#hasBegun || waits ? [] : this.#issuers.map(authorityOf);
   }
 
   /**
@@ -192,8 +194,8 @@ export class ManagedCertificate {
 
   /** Orders and renews the certificate from now on; another call does nothing. */
   begin(): void {
-    if (this.#begun) return;
-    this.#begun = true;
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
     if (this.#issued === null) {
       const authorities = this.#request.issuers.map(authorityOf);
       this.#tools.log.info('Waiting for a certificate', {
@@ -323,7 +325,7 @@ export class ManagedCertificate {
     // The others are asked as soon as they would be without it.
     if (askedOnlyLocal) return;
     this.#attempts = null;
-    this.#unwritten = false;
+    this.#hasUnwrittenAttempts = false;
     if (this.#renewAt > this.#clock.now()) {
       await forgetAttempts(this.#file('attempts', 'json'));
       return;
@@ -371,9 +373,9 @@ export class ManagedCertificate {
     const { count, delayMs, error } = failure;
     const nextAttempt = this.#clock.now() + delayMs;
     this.#attempts = { count, nextAttempt, error, settings: this.#settings };
-    this.#unwritten = true;
+    this.#hasUnwrittenAttempts = true;
     await writeAttempts(this.#file('attempts', 'json'), this.#attempts);
-    this.#unwritten = false;
+    this.#hasUnwrittenAttempts = false;
   }
 
   /** The description of earlier attempts in a log line. */
@@ -393,7 +395,7 @@ export class ManagedCertificate {
       if (pair !== null && pair.notAfter > least) this.#adopt({ authority, pair });
     }
     if (this.#hasExpired()) await this.#useFormerIssuer();
-    if (this.#unwritten) return;
+    if (this.#hasUnwrittenAttempts) return;
     const file = this.#file('attempts', 'json');
     this.#attempts = await readAttempts(file, this.#settings, this.#tools.log);
   }

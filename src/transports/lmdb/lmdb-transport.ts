@@ -84,8 +84,8 @@ class LmdbTransport implements Transport {
   /** Whether the file was not in its place when that was checked last. */
   #isMoved = false;
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
-  #storing = false;
-  #advancing = false;
+  #isStoring = false;
+  #isAdvancing = false;
   /** The entry that could not be read at the last attempt; 0 for none. */
   #unreadable = 0;
   readonly #watch: StoreWatch;
@@ -238,7 +238,7 @@ class LmdbTransport implements Transport {
   async #commit(group: readonly Update[]): Promise<void> {
     this.#refuseMoved();
     const { root } = this.#store;
-    this.#storing = true;
+    this.#isStoring = true;
     try {
       const { stored, oldest } = await write(root, () => this.#put(group));
       this.#oldest = oldest;
@@ -250,7 +250,7 @@ class LmdbTransport implements Transport {
       this.#refusedBytes = bytes + PAGES_OF_UPDATE_BYTES;
       throw storingError(cause);
     } finally {
-      this.#storing = false;
+      this.#isStoring = false;
       // In the meantime, a wake-up for entries that others have stored after that group may have been
       // ignored.
       this.wake();
@@ -294,7 +294,7 @@ class LmdbTransport implements Transport {
 
   /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
-    if (this.#storing || this.#advancing) return;
+    if (this.#isStoring || this.#isAdvancing) return;
     if (this.#tail.isFull()) return this.#advanceLater();
     this.#refresh();
     const tail = this.#store.tail.get();
@@ -309,9 +309,9 @@ class LmdbTransport implements Transport {
   }
 
   #advanceLater(): void {
-    this.#advancing = true;
+    this.#isAdvancing = true;
     setImmediate(() => {
-      this.#advancing = false;
+      this.#isAdvancing = false;
       this.wake();
     });
   }
