@@ -80,7 +80,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
         announced: false,
       },
       place: null,
-      revocationEpoch: hub.admission.revision,
+      revocationEpoch: hub.admission.revocationEpoch,
     });
   }
   return hub;

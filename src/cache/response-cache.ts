@@ -5,7 +5,7 @@ import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import { Admission, type ShareableResponse } from './admission.ts';
+import { type ShareableResponse, StorageDecision } from './storage-decision.ts';
 import { type CacheLookup, cacheLookup, shortened, variantKey, changedNames } from './cache-key.ts';
 import { addCacheStatus, withoutConditions, sendArriving, sendStored } from './send-response.ts';
 import type { FreshnessRules } from '../http/cache-control.ts';
@@ -64,7 +64,7 @@ interface Request {
 /** A shared cache (RFC 9111) in front of later handlers. */
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
-  readonly #admission: Admission;
+  readonly #storageDecision: StorageDecision;
   readonly #coalescer: RequestCoalescer<ShareableResponse>;
 
   constructor(options: ResponseCacheOptions) {
@@ -72,7 +72,7 @@ export class ResponseCache {
     const { settings, store } = options;
     const { maxBody } = settings;
     this.#coalescer = new RequestCoalescer({ ...options, maxBody, maxWaitMs: MAX_WAIT_MS });
-    this.#admission = new Admission({
+    this.#storageDecision = new StorageDecision({
       ...options,
       ...settings,
       refused: ({ exchange, key, renewing }, status) => {
@@ -306,9 +306,9 @@ export class ResponseCache {
       headers,
       isBackground,
       decide: (head, fetch) => {
-        const admitted = this.#admission.decide(head, fetch, about);
-        if (admitted.kind !== 'shared') return admitted;
-        const { answer } = admitted;
+        const decided = this.#storageDecision.decide(head, fetch, about);
+        if (decided.kind !== 'shared') return decided;
+        const { answer } = decided;
         if (answer.isRenewed) {
           if (answer.isShared) keep(answer.stored);
           return { kind: 'settle', answer };

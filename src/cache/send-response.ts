@@ -9,10 +9,10 @@ import { WRITTEN_AT_ONCE_BYTES, ageOf, type StoredResponse, timeLeft } from './r
 import {
   type ByteRange,
   evaluateConditions,
-  parseHttpDate,
   requestedRange,
   type Validators,
 } from '../http/conditions.ts';
+import { parseHttpDate } from '../http/http-date.ts';
 
 export function sendStored(
   exchange: Exchange,

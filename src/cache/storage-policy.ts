@@ -89,8 +89,12 @@ const CREDENTIALS = new Set([
  */
 const NOT_KEPT = new Set([
   ...CONNECTION_FIELDS,
-  ...['age', 'proxy-authenticate', 'proxy-authentication-info', 'proxy-authorization'],
-  ...['te', 'trailer'],
+  'age',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'te',
+  'trailer',
 ]);
 
 const SPACED_TAGS = ['surrogate-key', 'xkey'];
@@ -116,8 +120,8 @@ export function mayStore(
   if (hasField(headers, rules.personalFields)) return refused('personal');
   const targeted = targetedDirectives(headers);
   const directives = targeted ?? parseCacheControl(headers.combined('cache-control'));
-  const forbidden = forbids(status, directives);
-  if (forbidden !== null) return refused(forbidden);
+  const prohibition = prohibitionOf(status, directives);
+  if (prohibition !== null) return refused(prohibition);
 
   const vary = varyOf(headers);
   if (vary === null) return refused('vary');
@@ -126,14 +130,14 @@ export function mayStore(
   const isShared = directives.has('public') || directives.has('s-maxage');
   const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
   const hasTimeForCaches = targeted !== null && freshness.isExplicit;
-  const refusal = isOfOneClient(request.headers, isShared, hasTimeForCaches);
+  const refusal = reasonForOneClient(request.headers, isShared, hasTimeForCaches);
   if (refusal !== null) return refused(refusal);
 
   const revalidatesAlways = directives.fields('no-cache') === 'all';
   const hasValidator = headers.has('etag') || headers.has('last-modified');
-  const names = freshness.isExplicit || revalidatesAlways;
+  const isMeantForCaches = freshness.isExplicit || revalidatesAlways;
   const isUsable = freshness.lifetimeMs > 0 && !revalidatesAlways;
-  if (!isUsable && !(names && hasValidator)) return refused('no-freshness');
+  if (!isUsable && !(isMeantForCaches && hasValidator)) return refused('no-freshness');
   const named = [...namedFields(directives, 'no-cache'), ...namedFields(directives, 'private')];
   const ownHeaders = keptFields(headers);
   return {
@@ -152,7 +156,8 @@ function refused(detail: string): StoringVerdict {
   return { kind: 'refused', detail };
 }
 
-function forbids(status: number, directives: CacheDirectives): string | null {
+/** The directive that forbids to store a response; null if there is none. */
+function prohibitionOf(status: number, directives: CacheDirectives): string | null {
   // RFC 9111 §5.2.2.3: must-understand overrides no-store if the status is understood.
   const understands = directives.has('must-understand');
   if (understands && !UNDERSTOOD.has(status)) return 'must-understand';
@@ -184,7 +189,7 @@ export function isOfKnownClient(request: HeaderList): boolean {
  * @param isShared whether the response is for all clients
  * @param hasTimeForCaches whether it has a time for caches of this kind, which is enough for cookies
  */
-function isOfOneClient(
+function reasonForOneClient(
   request: HeaderList,
   isShared: boolean,
   hasTimeForCaches: boolean,

@@ -169,7 +169,7 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
 
   const check = async (
     given: Credentials,
-    digest: string,
+    checkKey: string,
     client: string,
     address: string,
   ): Promise<boolean> => {
@@ -184,7 +184,7 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
       return isRight;
     } finally {
       attempts.end(client);
-      running.delete(digest);
+      running.delete(checkKey);
     }
   };
 
@@ -194,12 +194,13 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
     if (right.has(digest)) return true;
     const client = clientNetwork(exchange.clientAddress);
     // The connections of a browser send the same credentials at once; they share one check.
-    const shared = running.get(`${client} ${digest}`);
+    const checkKey = `${client} ${digest}`;
+    const shared = running.get(checkKey);
     if (shared !== undefined) return shared;
     const waitMs = attempts.waitMs(client);
     if (waitMs > 0) throw tooMany(exchange, waitMs);
-    const begun = check(given, `${client} ${digest}`, client, exchange.clientAddress);
-    running.set(`${client} ${digest}`, begun);
+    const begun = check(given, checkKey, client, exchange.clientAddress);
+    running.set(checkKey, begun);
     if (!(await begun)) return false;
     addNewest(right, digest, MAX_REMEMBERED);
     return true;

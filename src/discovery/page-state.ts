@@ -6,7 +6,7 @@
 
 import { createHash } from 'node:crypto';
 import type { ResponseHead } from '../http/exchange.ts';
-import { parseHttpDate } from '../http/conditions.ts';
+import { parseHttpDate } from '../http/http-date.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import { orNull } from '../kernel/parse.ts';

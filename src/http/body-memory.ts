@@ -2,6 +2,7 @@ import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { Duplex, Writable } from 'node:stream';
 import { MessageChannel } from 'node:worker_threads';
+import { ignore } from '../kernel/error.ts';
 
 /** Marks a body that calls back for each piece when nothing reads it any more, as sockets do. */
 export const CALLS_BACK_WHEN_SENT = Symbol('calls back when sent');
@@ -108,7 +109,7 @@ class SessionReads {
   copied({ buffer, byteOffset, length }: Buffer): boolean {
     if (!(buffer instanceof ArrayBuffer) || buffer.byteLength < LEAST_FREED_BYTES) return false;
     if (length === 0) return false;
-    if (this.#touched.size === 0) afterTurn(nothing);
+    if (this.#touched.size === 0) afterTurn(ignore);
     let pieces = this.#pieces.get(buffer);
     if (pieces === undefined) {
       pieces = new Map();
@@ -145,5 +146,3 @@ class SessionReads {
 
 /** Of all HTTP/2 sessions in this process. */
 export const sessionReads = new SessionReads();
-
-function nothing(): void {}

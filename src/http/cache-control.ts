@@ -1,7 +1,7 @@
 import { addToList } from '../kernel/collections.ts';
 import type { HeaderList } from './header-list.ts';
 import { parseMembers } from './structured-field.ts';
-import { parseHttpDate } from './conditions.ts';
+import { parseHttpDate } from './http-date.ts';
 
 /** Maximum number of directives of a field that are read. */
 const MAX_DIRECTIVES = 64;

@@ -10,7 +10,7 @@ import { Readable, type ReadableOptions } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from './exchange.ts';
 import { HttpError } from './errors.ts';
 import { PiecesOfTurn } from './small-pieces.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 
 /**
  * The body of a request that comes from another stream. It reads its source once somebody reads it, and may be
@@ -182,8 +182,6 @@ export class ClientBody extends RelayedBody implements LeasedBody {
     else source.pause();
   }
 }
-
-function ignore(): void {}
 
 /**
  * Measures waits that begin and end with every piece of a body. There is one timer, whose deadline is checked

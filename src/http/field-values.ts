@@ -44,6 +44,18 @@ export function listMembers(value: string | undefined): string[] {
     .filter((member) => member !== '');
 }
 
+/**
+ * Whether a list of tokens contains this one (RFC 9110 §5.6.1), whatever its case.
+ *
+ * @param token in lower case
+ */
+export function listsToken(list: string | undefined, token: string): boolean {
+  if (list === undefined) return false;
+  const lower = list.toLowerCase();
+  if (!lower.includes(',')) return lower.trim() === token;
+  return lower.split(',').some((one) => one.trim() === token);
+}
+
 /** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left to the encoding of the field. */
 export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
@@ -51,13 +63,20 @@ export function quotedString(text: string): string {
 
 /** Fields that concern one connection only, in all messages. */
 export const CONNECTION_FIELDS = [
-  ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade'],
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
 ];
 
 /** All fields that a proxy does not forward (RFC 9110 §7.6.1). */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   ...CONNECTION_FIELDS,
-  ...['http2-settings', 'proxy-authenticate', 'proxy-authorization', 'te'],
+  'http2-settings',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
 ]);
 
 /**

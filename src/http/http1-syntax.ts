@@ -4,6 +4,7 @@
 // white space before a colon, and no control character in a value.
 
 import { HubgateError } from '../kernel/error.ts';
+import { hexDigit } from '../kernel/parse.ts';
 import { HeaderList } from './header-list.ts';
 
 /** Bytes of all chunk extensions of one message. */
@@ -270,12 +271,6 @@ export class ChunkedReader {
     this.#trailerText = text;
     return bytes.length;
   }
-}
-
-function hexDigit(byte: number): number {
-  if (byte >= 48 && byte <= 57) return byte - 48;
-  const letter = byte | 0x20;
-  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
 }
 
 /** The line before the data of a chunk: its size in hexadecimal, and CRLF (RFC 9112 §7.1). */

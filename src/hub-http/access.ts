@@ -31,7 +31,7 @@ export interface Access {
   /**
    * Call it when the whole request has arrived: the client decides how long that takes.
    *
-   * @param revocationEpoch {@link Admission.revision} before the token was authenticated
+   * @param revocationEpoch {@link Admission.revocationEpoch} before the token was authenticated
    * @throws RefusedRequest 401 if the token has expired or was revoked since, or its issuer or key was removed
    */
   requireStillValid(exchange: Exchange, token: AccessToken, revocationEpoch: number): void;

@@ -3,6 +3,7 @@ import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts'
 import type { Exchange } from '../http/exchange.ts';
 import { wantBody } from '../http/field-values.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { hexDigit } from '../kernel/parse.ts';
 import { badRequest, RefusedRequest } from './refusal.ts';
 
 export interface FormField {
@@ -54,7 +55,9 @@ export function* parseForm(
       budget.spend(PAIR_STEPS);
       const pair = bytes.subarray(start, end);
       const equals = pair.indexOf(EQUALS);
-      const name = decode(pair.subarray(0, Math.min(equals === -1 ? end : equals, MAX_NAME_BYTES)));
+      const name = decode(
+        pair.subarray(0, Math.min(equals === -1 ? pair.length : equals, MAX_NAME_BYTES)),
+      );
       const encoded = equals === -1 ? pair.subarray(pair.length) : pair.subarray(equals + 1);
       const isShort = encoded.length <= PIECE_BYTES;
       const value = isShort ? decode(encoded) : yield* decodeInPieces(encoded, budget);
@@ -156,13 +159,6 @@ function decode(encoded: Buffer): Buffer {
     length += 1;
   }
   return decoded.subarray(0, length);
-}
-
-function hexDigit(byte: number | undefined): number {
-  if (byte === undefined) return -1;
-  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
-  const lower = byte | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
 
 /**

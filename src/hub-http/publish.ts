@@ -70,7 +70,7 @@ export function createPublish(
 
   return async (exchange, identity) => {
     if (!verifier.roles.publisher) throw methodNotAllowed('GET, HEAD, QUERY');
-    const revocationEpoch = hub.admission.revision;
+    const { revocationEpoch } = hub.admission;
     const authenticated = access.authenticate(exchange, identity, 'publisher');
     let early: Promise<Buffer> | null = null;
     if (authenticated instanceof Promise && isShort(exchange)) {

@@ -72,7 +72,7 @@ export function createSubscribe(
     if (!acceptsSubscribers && !anonymous) throw methodNotAllowed('POST');
     const isQuery = exchange.method === 'QUERY';
     if (isQuery) requireForm(exchange);
-    const revocationEpoch = hub.admission.revision;
+    const { revocationEpoch } = hub.admission;
     const authenticated = authenticate(exchange, identity);
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
     const content = isQuery ? await readContent(exchange, endpoint) : null;

@@ -3,7 +3,7 @@ import { type DeliverEvent, FanOut, type InTurn } from './fan-out.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry } from './transport.ts';
+import type { HistoryEntry } from './transport.ts';
 import type { Update } from './update.ts';
 import { Batch } from './send-buffer.ts';
 
@@ -17,7 +17,7 @@ const WRITING_TURNS = 512;
 /** Characters of data and topics that may wait for delivery before publishers and the tail have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
-export interface DeliveryKeeper {
+export interface DeliveryCallbacks {
   readonly deliver: DeliverEvent;
   /** Called for each stream that has been written to. */
   flushed(subscriber: Subscriber): void;
@@ -38,10 +38,10 @@ export class Delivery implements Task {
     base: string,
     scheduler: Scheduler,
     nowMs: () => number,
-    keeper: DeliveryKeeper,
+    callbacks: DeliveryCallbacks,
   ) {
-    this.#fanOut = new FanOut(index, base, keeper.deliver);
-    this.flusher = new Flusher(nowMs, (subscriber) => keeper.flushed(subscriber));
+    this.#fanOut = new FanOut(index, base, callbacks.deliver);
+    this.flusher = new Flusher(nowMs, (subscriber) => callbacks.flushed(subscriber));
     this.#scheduler = scheduler;
   }
 
@@ -51,7 +51,7 @@ export class Delivery implements Task {
   }
 
   /** Delivers entries, after those that were added before. */
-  dispatch(entries: readonly LogEntry[]): void {
+  dispatch(entries: readonly HistoryEntry[]): void {
     this.#fanOut.add(entries);
     this.#scheduler.add(this);
   }
@@ -92,8 +92,8 @@ export class Delivery implements Task {
     this.#held += 1;
     if (this.#held <= HELD_TURNS) {
       const isGivingOut = this.#fanOut.run(budget);
-      this.#makeRoom();
-      this.#goOn();
+      this.#resumePublishers();
+      this.#resumeFollowing();
       // Handing out more now would fill queues faster than they are written.
       if (this.#held === HELD_TURNS) this.flusher.beginRound();
       if (isGivingOut) return true;
@@ -108,13 +108,13 @@ export class Delivery implements Task {
     return this.flusher.hasEndedRound || this.#held >= HELD_TURNS + WRITING_TURNS;
   }
 
-  #goOn(): void {
+  #resumeFollowing(): void {
     const { delivered } = this.#fanOut;
     const after = (): number => this.#following[0]?.after ?? Number.POSITIVE_INFINITY;
     while (after() <= delivered) this.#following.shift()?.go();
   }
 
-  #makeRoom(): void {
+  #resumePublishers(): void {
     if (this.#waiting.length === 0 || this.isFull) return;
     const waiting = this.#waiting;
     this.#waiting = [];

@@ -4,7 +4,7 @@ import { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry } from './transport.ts';
+import type { HistoryEntry } from './transport.ts';
 import { type Update, updateSize } from './update.ts';
 
 /** Cost of queueing an event for a subscriber, in steps. */
@@ -24,7 +24,7 @@ export type DeliverEvent = (subscriber: Subscriber, event: Buffer, isPrivate: bo
 
 /** An update that is being delivered. */
 interface Dispatch {
-  readonly entry: LogEntry;
+  readonly entry: HistoryEntry;
   readonly prepared: PreparedUpdate;
   /** Subscribers with equal tokens share their grants, so one check decides for all of them. */
   readonly readable: Map<Grants, ReadQuestion>;
@@ -42,7 +42,7 @@ export class FanOut {
   readonly #deliver: DeliverEvent;
   /** The number of delivered updates. */
   delivered = 0;
-  #backlog: (LogEntry | InTurn)[] = [];
+  #backlog: (HistoryEntry | InTurn)[] = [];
   #backlogSize = 0;
   /** How many entries of the backlog have been started. */
   #begun = 0;
@@ -72,7 +72,7 @@ export class FanOut {
     this.#read.set(update, topics);
   }
 
-  add(entries: readonly LogEntry[]): void {
+  add(entries: readonly HistoryEntry[]): void {
     for (const entry of entries) {
       this.#backlog.push(entry);
       this.#backlogSize += updateSize(entry.update) + UPDATE_OVERHEAD;
@@ -89,17 +89,17 @@ export class FanOut {
     // The selection keeps a reference to its budget object, so the same object is filled again.
     const own = this.#budget;
     own.left = budget.left;
-    let busy = true;
-    while (busy && !own.isSpent) {
+    let isBusy = true;
+    while (isBusy && !own.isSpent) {
       this.#current ??= this.#begin();
-      if (this.#current === null) busy = false;
+      if (this.#current === null) isBusy = false;
       else if (this.#hasEnded(this.#current)) {
         this.#current = null;
         this.delivered += 1;
       }
     }
     budget.left = own.left;
-    return busy && this.waiting > 0;
+    return isBusy && this.waiting > 0;
   }
 
   #begin(): Dispatch | Iterator<void> | null {

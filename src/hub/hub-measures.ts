@@ -1,5 +1,6 @@
 import { BYTES, Histogram, SECONDS } from '../kernel/measures.ts';
-import type { EndReason } from './subscriber.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
+import type { EndReason, Subscriber } from './subscriber.ts';
 
 /** Updates in a replay, in powers of ten. */
 const REPLAYED = [0, 1, 10, 100, 1000, 10_000, 100_000] as const;
@@ -69,4 +70,44 @@ export interface SlowStream {
   readonly id: string;
   readonly bytes: number;
   readonly waitingMs: number;
+}
+
+/** Cost of visiting a stream, in steps. */
+const LOOK_STEPS = 20;
+/** Number of the slowest streams that are listed individually. */
+const SLOWEST = 10;
+
+/** Visits each stream, in slices. Streams may begin and end in the meantime. */
+export async function streamBacklog(
+  all: ReadonlySet<Subscriber>,
+  nowMs: () => number,
+  scheduler: Scheduler,
+): Promise<StreamBacklog> {
+  const bytes: number[] = [];
+  const waitingMs: number[] = [];
+  let slowest: { subscriber: Subscriber; bytes: number; waitingMs: number }[] = [];
+  await scheduler.compute(function* (budget) {
+    for (const subscriber of all) {
+      if (budget.isSpent) yield;
+      budget.spend(LOOK_STEPS);
+      const { bufferedBytes, isIdle, lastWriteMs } = subscriber.sendBuffer;
+      const waiting = isIdle ? 0 : Math.max(0, nowMs() - lastWriteMs);
+      bytes.push(bufferedBytes);
+      waitingMs.push(waiting);
+      const last = slowest.at(-1);
+      if (
+        bufferedBytes === 0 ||
+        (slowest.length === SLOWEST && bufferedBytes <= (last?.bytes ?? 0))
+      )
+        continue;
+      slowest.push({ subscriber, bytes: bufferedBytes, waitingMs: waiting });
+      slowest = slowest.toSorted((a, b) => b.bytes - a.bytes).slice(0, SLOWEST);
+    }
+    return null;
+  });
+  return {
+    bytes: Float64Array.from(bytes),
+    waitingMs: Float64Array.from(waitingMs),
+    slowest: slowest.map(({ subscriber, ...rest }) => ({ id: subscriber.id, ...rest })),
+  };
 }

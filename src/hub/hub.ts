@@ -3,9 +3,8 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
-import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
-import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
-import { LogReader } from './log-reader.ts';
+import { type HubCounts, HubMeasures, type StreamBacklog, streamBacklog } from './hub-measures.ts';
+import { cursorAnswer, HistoryReader, knowsNothing, locate } from './history-reader.ts';
 import { OpenStreams, type OpenStreamsOptions } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
 import {
@@ -17,7 +16,7 @@ import {
 import type { PresenceMatcher } from './presence-board.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
+import type { DatabaseConnection, HistoryDatabase, HistoryEntry, Transport } from './transport.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
@@ -25,20 +24,20 @@ export interface HubOptions
   extends Pick<OpenStreamsOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
   readonly transport: Transport;
   readonly names: PresenceNames;
-  /** Told of what comes by the log before anybody else is, and of what was evicted before it came. */
-  readonly observer?: LogObserver;
+  /** Told of what comes by the history before anybody else is, and of what was evicted before it came. */
+  readonly observer?: HistoryObserver;
 }
 
 /** Whoever has to know of an update before those who subscribe. */
-export interface LogObserver {
-  received(entries: readonly LogEntry[]): void;
+export interface HistoryObserver {
+  received(entries: readonly HistoryEntry[]): void;
   missed(): void;
 }
 
 export interface SubscribeOptions extends SubscriberOptions {
   /** The client's cursor; null if it sent none. */
   readonly lastEventId: string | null;
-  /** {@link Admission.revision} before the token was checked. */
+  /** {@link Admission.revocationEpoch} before the token was checked. */
   readonly revocationEpoch: number;
 }
 
@@ -71,7 +70,7 @@ export class Hub {
   readonly #names: PresenceNames;
   readonly #clock: Clock;
   readonly #scheduler: Scheduler;
-  readonly #reader: LogReader;
+  readonly #reader: HistoryReader;
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
   /** Publications that the history is storing now. */
@@ -82,7 +81,7 @@ export class Hub {
     this.#names = names;
     this.#clock = clock;
     this.#scheduler = scheduler;
-    const reader = new LogReader(transport, names.base, clock);
+    const reader = new HistoryReader(transport, names.base, clock);
     const presencePublisher = new PresencePublisher(transport, names, scheduler, log, clock);
     const streams = new OpenStreams({
       tail: () => transport.position,
@@ -146,14 +145,14 @@ export class Hub {
   }
 
   /** Updates of one call of {@link publishOnce}. */
-  get mostOnce(): number {
-    return this.#transport.mostOnce;
+  get maxPublishOnce(): number {
+    return this.#transport.maxPublishOnce;
   }
 
   /**
    * Stores those of these updates whose ids the history does not have, all of them or none, in this order.
    *
-   * @param updates at most {@link mostOnce}
+   * @param updates at most {@link maxPublishOnce}
    * @throws as {@link publish}
    */
   publishOnce(updates: readonly Update[]): Promise<void> {

@@ -6,15 +6,15 @@ import type { PresencePublisher } from './presence-publisher.ts';
 import { Delivery } from './delivery.ts';
 import { HEARTBEAT, retryHint } from './event-stream.ts';
 import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
-import type { LogReader } from './log-reader.ts';
+import type { HistoryReader } from './history-reader.ts';
 import type { EventSink } from './send-buffer.ts';
-import { Replay, type ReplayKeeper } from './replay.ts';
+import { Replay, type ReplayCallbacks } from './replay.ts';
 import {
   dueNow,
   nextDueAt,
   type EndReason,
   Subscriber,
-  type SubscriberKeeper,
+  type SubscriberCallbacks,
   type SubscriberOptions,
 } from './subscriber.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
@@ -40,7 +40,7 @@ export interface OpenStreamsOptions {
   readonly mayStayOpen: (options: SubscriberOptions) => boolean;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
-  readonly reader: LogReader;
+  readonly reader: HistoryReader;
   /** The base URL of topics. */
   readonly base: string;
   readonly presencePublisher: PresencePublisher;
@@ -76,7 +76,7 @@ export class OpenStreams {
       deliver: (subscriber, event, isPrivate) => this.#deliver(subscriber, event, isPrivate),
       flushed: (subscriber) => this.#flushed(subscriber),
     });
-    this.#replay = new Replay(reader, this.#catchingUp, scheduler, monotonic, log);
+    this.#replay = new Replay(reader, this.#replayCallbacks, scheduler, monotonic, log);
   }
 
   /**
@@ -87,7 +87,7 @@ export class OpenStreams {
    */
   add(options: SubscriberOptions, start: number, isBehind: boolean, endsAtMs: number): Subscriber {
     const { counts } = this.#options;
-    const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
+    const subscriber = new Subscriber(options, start, this.#now(), this.#subscriberCallbacks);
     subscriber.endsAtMs = endsAtMs;
     if (!isBehind) this.#goLive(subscriber);
     this.registry.add(subscriber);
@@ -215,7 +215,7 @@ export class OpenStreams {
     }
   }
 
-  readonly #keeper: SubscriberKeeper = {
+  readonly #subscriberCallbacks: SubscriberCallbacks = {
     drained: (subscriber) => {
       subscriber.sendBuffer.drained();
       this.delivery.flush(subscriber);
@@ -230,7 +230,7 @@ export class OpenStreams {
     expired: (subscriber) => this.#expired(subscriber),
   };
 
-  readonly #catchingUp: ReplayKeeper = {
+  readonly #replayCallbacks: ReplayCallbacks = {
     tail: () => this.#options.tail(),
     isStoring: () => this.#options.isStoring(),
     deliver: (subscriber, event, isPrivate) => this.#give(subscriber, event, isPrivate),

@@ -3,7 +3,7 @@ import type { Logger } from '../kernel/log.ts';
 import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
 import type { DeliverEvent } from './fan-out.ts';
 import { readMatchers } from './grants.ts';
-import type { LogPage, LogReader } from './log-reader.ts';
+import type { HistoryPage, HistoryReader } from './history-reader.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -19,17 +19,17 @@ const PAGE_STEPS = 20_000;
 /** Highest cost of handing on the event of an entry, per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
-/** Steps for each replay after which they rest, while updates are published. Many replays hardly rest. */
-const REST_STEPS = 30_000;
-/** Rests that follow each other while an update is being stored. Then the replays continue nevertheless. */
-const MAX_RESTS = 4;
+/** Steps for each replay after which they pause, while updates are published. Many replays hardly pause. */
+const PAUSE_AFTER_STEPS = 30_000;
+/** Pauses that follow each other while an update is being stored. Then the replays continue nevertheless. */
+const MAX_PAUSES = 4;
 /** Updates count as being published for this long after the last one. */
 const LIVE_MS = 1_000;
 
 /** Progress of a subscriber in the history. */
 interface CatchingUp {
   readonly subscriber: Subscriber;
-  page: LogPage | 'reading' | null;
+  page: HistoryPage | 'reading' | null;
   /** The next entry of the page, and the state of its check. */
   index: number;
   /** Updates that the subscriber has received. */
@@ -41,7 +41,7 @@ interface CatchingUp {
   readers: readonly GrantMatcher[] | null;
 }
 
-export interface ReplayKeeper {
+export interface ReplayCallbacks {
   /** Position of the last entry that live subscribers have received or will receive. */
   tail(): number;
   /** Whether an update is being stored. */
@@ -58,14 +58,14 @@ export interface ReplayKeeper {
 
 /**
  * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
- * stay within their slice. While updates are published, a few replays also rest in between, and longer while the
+ * stay within their slice. While updates are published, a few replays also pause in between, and longer while the
  * history stores one. Otherwise an update would wait for the processor several times on its way, behind the replays
- * and behind the clients that receive them. If very many streams catch up, a long rest would let the history remove
+ * and behind the clients that receive them. If very many streams catch up, a long pause would let the history remove
  * what they have not read yet.
  */
 export class Replay implements Task {
-  readonly #reader: LogReader;
-  readonly #keeper: ReplayKeeper;
+  readonly #reader: HistoryReader;
+  readonly #callbacks: ReplayCallbacks;
   readonly #scheduler: Scheduler;
   readonly #monotonic: () => number;
   readonly #log: Logger;
@@ -73,24 +73,24 @@ export class Replay implements Task {
   /** Replays that can continue at once. */
   readonly #ready = new Set<CatchingUp>();
   readonly #budget = new Budget(0);
-  /** Steps since the last rest. */
-  #unrested = 0;
-  /** Rests since the last steps. */
-  #rests = 0;
+  /** Steps since the last pause. */
+  #stepsSincePause = 0;
+  /** Pauses since the last steps. */
+  #pauses = 0;
   /** The tail at the end of the last slice, null before the first, and the time at which it had changed. */
   #tail: number | null = null;
   #tailChangedMs = Number.NEGATIVE_INFINITY;
 
   /** @param monotonic the time in milliseconds */
   constructor(
-    reader: LogReader,
-    keeper: ReplayKeeper,
+    reader: HistoryReader,
+    callbacks: ReplayCallbacks,
     scheduler: Scheduler,
     monotonic: () => number,
     log: Logger,
   ) {
     this.#reader = reader;
-    this.#keeper = keeper;
+    this.#callbacks = callbacks;
     this.#scheduler = scheduler;
     this.#monotonic = monotonic;
     this.#log = log;
@@ -126,27 +126,27 @@ export class Replay implements Task {
 
   run(budget: Budget): boolean {
     if (this.#ready.size === 0) return false;
-    if (this.#unrested === 0 && this.#rests < MAX_RESTS && this.#keeper.isStoring())
-      return this.#rest();
-    this.#rests = 0;
+    if (this.#stepsSincePause === 0 && this.#pauses < MAX_PAUSES && this.#callbacks.isStoring())
+      return this.#pause();
+    this.#pauses = 0;
     const before = budget.left;
     this.#advanceAll(budget);
-    this.#unrested += before - budget.left;
+    this.#stepsSincePause += before - budget.left;
     const isLive = this.#isLive();
-    const mayContinue = !isLive || this.#unrested < REST_STEPS * this.#all.size;
-    return mayContinue ? this.#ready.size > 0 : this.#rest();
+    const mayContinue = !isLive || this.#stepsSincePause < PAUSE_AFTER_STEPS * this.#all.size;
+    return mayContinue ? this.#ready.size > 0 : this.#pause();
   }
 
-  #rest(): false {
-    this.#unrested = 0;
-    this.#rests += 1;
-    this.#scheduler.addAfterRest(this);
+  #pause(): false {
+    this.#stepsSincePause = 0;
+    this.#pauses += 1;
+    this.#scheduler.addAfterPause(this);
     return false;
   }
 
   /** Whether updates are being published. */
   #isLive(): boolean {
-    const tail = this.#keeper.tail();
+    const tail = this.#callbacks.tail();
     const now = this.#monotonic();
     if (this.#tail !== null && tail !== this.#tail) this.#tailChangedMs = now;
     this.#tail = tail;
@@ -196,7 +196,7 @@ export class Replay implements Task {
         if (event === null) return true;
         budget.spend(entry.update.data.length * STEPS_PER_CHARACTER);
         state.delivered += 1;
-        this.#keeper.deliver(subscriber, event, entry.update.private);
+        this.#callbacks.deliver(subscriber, event, entry.update.private);
       }
       subscriber.position = entry.position;
       state.index += 1;
@@ -211,9 +211,9 @@ export class Replay implements Task {
   /** Opens the next page, starts to read it, or finishes the replay. */
   #open(state: CatchingUp, budget: Budget): void {
     const { subscriber } = state;
-    if (subscriber.position >= this.#keeper.tail()) {
+    if (subscriber.position >= this.#callbacks.tail()) {
       this.delete(subscriber);
-      this.#keeper.caughtUp(subscriber, state.delivered);
+      this.#callbacks.caughtUp(subscriber, state.delivered);
       return;
     }
     const { begun } = this.#reader;
@@ -228,25 +228,25 @@ export class Replay implements Task {
       },
       (error: unknown) => {
         this.#log.error('Replay stopped: the history cannot be read', { error: messageOf(error) });
-        this.#keeper.failed(subscriber);
+        this.#callbacks.failed(subscriber);
       },
     );
   }
 
   /** The client could not see the gap, because the cursor of what follows covers it. */
-  #enter(state: CatchingUp, page: LogPage): void {
+  #enter(state: CatchingUp, page: HistoryPage): void {
     const { subscriber } = state;
     state.page = page;
-    if (this.#isOvertaken(subscriber, page)) this.#keeper.overtaken(subscriber);
+    if (this.#isOvertaken(subscriber, page)) this.#callbacks.overtaken(subscriber);
     else state.index = page.indexAfter(subscriber.position);
   }
 
   /** A replay from the beginning misses nothing. What a store has lost in a failover does not count. */
-  #isOvertaken(subscriber: Subscriber, { evicted }: LogPage): boolean {
+  #isOvertaken(subscriber: Subscriber, { evicted }: HistoryPage): boolean {
     const { position, knownGap } = subscriber;
     if (position > 0 && position < evicted.updates) return true;
     if (evicted.events <= Math.max(position, knownGap)) return false;
-    return this.#keeper.mayReadPresence(subscriber);
+    return this.#callbacks.mayReadPresence(subscriber);
   }
 
   /** Whether the subscriber wants the entry and may receive it; null if the budget is used up. */

@@ -132,7 +132,7 @@ export class Admission {
   #count = 0;
 
   /** The number of revocations so far. A request remembers it before it checks its token. */
-  get revision(): number {
+  get revocationEpoch(): number {
     return this.#count;
   }
 

@@ -75,7 +75,7 @@ export interface Place {
 }
 
 /** The owner of a subscriber: the hub. */
-export interface SubscriberKeeper {
+export interface SubscriberCallbacks {
   drained(subscriber: Subscriber): void;
   closed(subscriber: Subscriber): void;
   expired(subscriber: Subscriber): void;
@@ -98,19 +98,19 @@ export class Subscriber implements SinkListener, WheelTimer {
   endsAs: EndReason = 'deadline';
   dueTick = 0;
   events = 0;
-  readonly #keeper: SubscriberKeeper;
+  readonly #callbacks: SubscriberCallbacks;
   #id: string | null = null;
 
   constructor(
     options: SubscriberOptions,
     position: number,
     nowMs: number,
-    keeper: SubscriberKeeper,
+    callbacks: SubscriberCallbacks,
   ) {
     this.options = options;
     this.position = position;
     this.sendBuffer = new SendBuffer(nowMs);
-    this.#keeper = keeper;
+    this.#callbacks = callbacks;
   }
 
   /** `urn:uuid:…`, created at first use. */
@@ -120,15 +120,15 @@ export class Subscriber implements SinkListener, WheelTimer {
   }
 
   drained(): void {
-    this.#keeper.drained(this);
+    this.#callbacks.drained(this);
   }
 
   closed(): void {
-    this.#keeper.closed(this);
+    this.#callbacks.closed(this);
   }
 
   expire(): void {
-    this.#keeper.expired(this);
+    this.#callbacks.expired(this);
   }
 }
 

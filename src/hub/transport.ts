@@ -31,13 +31,13 @@ export interface Transport {
    * Adds those of these updates whose ids the history does not have: next to each other, in this order, and
    * all of them or none. The look-up and the append are one step, so that two processes that add the same
    * updates at the same time store them once. The history knows the ids of the entries that it keeps. At most
-   * {@link mostOnce} updates.
+   * {@link maxPublishOnce} updates.
    *
    * @throws as {@link append}
    */
   appendOnce(updates: readonly Update[]): Promise<void>;
   /** Updates of one call of {@link appendOnce}: no more than the history keeps, because its readers come later. */
-  readonly mostOnce: number;
+  readonly maxPublishOnce: number;
   /** Passes every entry from now on to `tail`. A transport object has one tail. */
   tail(tail: Tail): void;
   /** Position of the last entry that the tail has passed on; 0 before the first. */
@@ -66,7 +66,7 @@ export interface Transport {
    * @param bytes characters of data; {@link PAGE_BYTES} makes a page that does not block the event loop for
    * too long
    */
-  read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
+  read(after: number, limit: number, bytes?: number): Promise<readonly HistoryEntry[]>;
   /** Absent if the history is not in a database. */
   readonly database?: HistoryDatabase;
   /** The subscribers of all processes that share the history. */
@@ -97,7 +97,7 @@ export interface Transport {
 /** Follows the end of a history. No function of it may throw. */
 export interface Tail {
   /** Receives entries in order, several at a time if they arrived together. */
-  readonly deliver: (entries: readonly LogEntry[]) => void;
+  readonly deliver: (entries: readonly HistoryEntry[]) => void;
   /**
    * Called if entries were evicted before they could be delivered: in the turn in which
    * {@link Transport.position} moves past them, and before the entries after them are delivered. What a store
@@ -173,16 +173,16 @@ export type Missed = 'updates' | 'events';
  * @param next position of the next existing entry
  */
 export function missedBetween(
-  handedOut: number,
+  delivered: number,
   next: number,
   { updates, events }: Evicted,
 ): Missed | null {
   // Updates are removed from the front, so more may be missing since the entries were read.
-  if (Math.min(updates, next - 1) > handedOut) return 'updates';
-  return events > handedOut ? 'events' : null;
+  if (Math.min(updates, next - 1) > delivered) return 'updates';
+  return events > delivered ? 'events' : null;
 }
 
-export interface LogEntry {
+export interface HistoryEntry {
   readonly position: number;
   readonly update: Update;
 }

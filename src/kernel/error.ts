@@ -13,6 +13,9 @@ export class HubgateError extends Error {
   }
 }
 
+/** Does nothing: for an error that is reported elsewhere, and as a callback before there is one. */
+export function ignore(): void {}
+
 /** The message of any thrown value, for logs. */
 export function messageOf(thrown: unknown): string {
   // Node's error for a name with several addresses, none of which could be connected to, has no message of its own.

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { ignore } from './error.ts';
 
 /** Further data of a log line. Values are printed as JSON. */
 export type LogFields = Readonly<Record<string, unknown>>;
@@ -15,8 +16,6 @@ export interface Logger {
   /** A logger that adds `fields` to each of its lines. */
   child(fields: LogFields): Logger;
 }
-
-const ignore = (): void => {};
 
 /** A logger that writes nothing: the default of the library's entry points. */
 export const silentLogger: Logger = {

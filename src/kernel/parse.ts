@@ -1,4 +1,4 @@
-// Texts from outside: JSON, and URLs.
+// Texts from outside: JSON, URLs and hexadecimal digits.
 
 /** The value of a JSON text (RFC 8259) from outside; undefined if the text is not JSON. */
 export function parseJson(text: string): unknown {
@@ -117,4 +117,12 @@ function writesPath(text: string): boolean {
   const written = text.replace(/[\t\n\r]/g, '').trim();
   const path = written.replace(/^[a-z][a-z0-9+.-]*:/i, '').replace(/^\/\/[^/?#]*/, '');
   return path !== '' && !path.startsWith('?') && !path.startsWith('#');
+}
+
+/** The value of a hexadecimal digit in ASCII; -1 for any other byte, and for none. */
+export function hexDigit(byte: number | undefined): number {
+  if (byte === undefined) return -1;
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }

@@ -16,8 +16,8 @@ const MIN_SHARE = 2_000;
  */
 const HEAD_START = 10_000;
 
-/** How long a task rests, the shortest time of a timer. */
-const REST_MS = 1;
+/** How long a task pauses, the shortest time of a timer. */
+const PAUSE_MS = 1;
 
 /**
  * Steps that a task may still use in its turn. The number may fall below 0, because some costs are known only
@@ -68,9 +68,9 @@ export function completed<T>(computation: Generator<void, T, void>): T {
  */
 export class Scheduler {
   readonly #waiting = new Set<Task>();
-  readonly #resting = new Set<Task>();
+  readonly #pausing = new Set<Task>();
   readonly #later: (turn: () => void) => void;
-  readonly #afterRest: (wake: () => void) => void;
+  readonly #afterPause: (wake: () => void) => void;
   readonly #budget = new Budget(0);
   #scheduled = false;
   /** Steps that computations may still use in this turn without being queued. */
@@ -78,30 +78,30 @@ export class Scheduler {
 
   /**
    * @param later calls its argument in the next turn of the event loop
-   * @param afterRest calls its argument after {@link REST_MS}
+   * @param afterPause calls its argument after {@link PAUSE_MS}
    */
   constructor(
     later: (turn: () => void) => void = setImmediate,
-    afterRest: (wake: () => void) => void = (wake) => setTimeout(wake, REST_MS),
+    afterPause: (wake: () => void) => void = (wake) => setTimeout(wake, PAUSE_MS),
   ) {
     this.#later = later;
-    this.#afterRest = afterRest;
+    this.#afterPause = afterPause;
   }
 
   /**
    * Runs `work` from the next turn until it is finished. Adding it twice has no further effect, and a task that
-   * rests runs after its rest.
+   * pauses runs after its pause.
    */
   add(work: Task): void {
-    if (this.#resting.has(work)) return;
+    if (this.#pausing.has(work)) return;
     this.#waiting.add(work);
     this.#schedule();
   }
 
-  /** Runs `work` after a rest, in which other work and other processes get the processor. */
-  addAfterRest(work: Task): void {
-    if (this.#resting.size === 0) this.#afterRest(this.#wake);
-    this.#resting.add(work);
+  /** Runs `work` after a pause, in which other work and other processes get the processor. */
+  addAfterPause(work: Task): void {
+    if (this.#pausing.size === 0) this.#afterPause(this.#wake);
+    this.#pausing.add(work);
   }
 
   /**
@@ -149,8 +149,8 @@ export class Scheduler {
   }
 
   readonly #wake = (): void => {
-    for (const work of this.#resting) this.#waiting.add(work);
-    this.#resting.clear();
+    for (const work of this.#pausing) this.#waiting.add(work);
+    this.#pausing.clear();
     this.#schedule();
   };
 

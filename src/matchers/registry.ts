@@ -1,11 +1,10 @@
 import { expression, not } from './compound.ts';
 import { clientIp, protocol, remoteIp } from './connection.ts';
-import { errorStatus } from './error-status.ts';
 import { header, headerRegexp } from './fields.ts';
 import { file } from './file.ts';
 import type { Matcher } from './matcher.ts';
 import { host, method, path, pathRegexp, query } from './request-line.ts';
-import { vars, varsRegexp } from './vars.ts';
+import { errorStatus, vars, varsRegexp } from './vars.ts';
 
 /** All conditions, by their names in a Hubfile, which are their `kind` in the configuration. */
 export const matchers = {

@@ -1,10 +1,12 @@
 import { list as listShape, object, type Of, optional } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
-import { name, texts } from '../hubfile/values.ts';
+import { isStatusPattern, statusMatcher } from '../config/well-formed.ts';
+import { name, statusClasses, texts } from '../hubfile/values.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { errorStatus as statusOf } from '../http/request-variables.ts';
 import { expandForMatcher, variableKey } from '../site/placeholders.ts';
 import { capturing } from '../site/text-pattern.ts';
-import { type Matcher, withRegexp } from './matcher.ts';
+import { type ListCondition, listOf, type Matcher, withRegexp } from './matcher.ts';
 
 export interface VarsCondition {
   readonly kind: 'vars';
@@ -76,6 +78,22 @@ export const varsRegexp: Matcher<VarsRegexpCondition> = {
     return (exchange) => capture(valueOf(exchange), exchange);
   },
 };
+
+export const errorStatus: Matcher<ListCondition<'error_status', 'statuses'>> = listOf(
+  'error_status',
+  'statuses',
+  {
+    item: text('a status such as 404 or 5xx', isStatusPattern),
+    usage: 'error_status 404 5xx',
+    summary: 'these statuses of the error (in `handle_errors`)',
+    read: statusClasses,
+    /** Outside of error routes there is no error, and nothing matches. */
+    compile(statuses) {
+      const matches = statusMatcher(statuses);
+      return (exchange) => matches(statusOf(exchange));
+    },
+  },
+);
 
 /** Reads a variable, which is empty if it is not set, or a text with placeholders. */
 function readerOf(variable: string): (exchange: Exchange) => string {

@@ -56,7 +56,7 @@ export interface OutboxReaderOptions {
   readonly table: string;
   /** Bytes of the largest row that becomes an update. */
   readonly maxBytes: number;
-  readonly hub: Pick<Hub, 'mostOnce' | 'publishOnce' | 'databaseOf' | 'countStored'>;
+  readonly hub: Pick<Hub, 'maxPublishOnce' | 'publishOnce' | 'databaseOf' | 'countStored'>;
   /** @throws PublicationError for a row that cannot be published */
   readonly updateOf: (row: OutboxRow) => Update;
   readonly clock: Clock;
@@ -214,10 +214,10 @@ export class OutboxReader {
     });
     const done: string[] = [];
     try {
-      for (let at = 0; at < valid.length; at += hub.mostOnce) {
+      for (let at = 0; at < valid.length; at += hub.maxPublishOnce) {
         // The process that has the lock now publishes the rest.
         if (connection.isLost) return;
-        const portion = valid.slice(at, at + hub.mostOnce);
+        const portion = valid.slice(at, at + hub.maxPublishOnce);
         const updates = portion.map(({ update }) => update);
         const taken = portion.map(({ seq }) => seq);
         if (this.#database === null) {

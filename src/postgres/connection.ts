@@ -87,7 +87,7 @@ export async function connectPostgres(
 /** Idle time after which the system asks whether the server is still there. */
 const KEEP_ALIVE_MS = 10_000;
 /** How long a connection may take to end in order before it is destroyed. */
-const GOODBYE_MS = 1000;
+const CLOSE_TIMEOUT_MS = 1000;
 /** A transaction that this process has left open is ended by the server, because others wait for its locks. */
 const IDLE_IN_TRANSACTION_MS = 15_000;
 
@@ -315,7 +315,7 @@ class Connection implements Queries {
     if (this.#isOver) return;
     this.#end('the connection is closed');
     this.#client.end().catch(() => {});
-    const stop = this.#clock.after(GOODBYE_MS, () => this.#socket.destroy());
+    const stop = this.#clock.after(CLOSE_TIMEOUT_MS, () => this.#socket.destroy());
     this.#socket.once('close', stop);
   }
 

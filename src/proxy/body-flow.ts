@@ -3,6 +3,7 @@
 // memory that they save.
 
 import type { Writable } from 'node:stream';
+import { ignore } from '../kernel/error.ts';
 import { bufferPool } from '../http/buffer-pool.ts';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 
@@ -101,11 +102,9 @@ export class BodyFlow extends Flow {
   /** Nothing more will be written. */
   end(): void {
     this.#end();
-    this.#end = nothing;
+    this.#end = ignore;
   }
 }
-
-function nothing(): void {}
 
 function marks(): Marks {
   return upstreamReads.isNarrow ? NARROW_MARKS : WIDE_MARKS;

@@ -34,7 +34,7 @@ export class DynamicUpstreams {
   readonly #listeners = new Set<DynamicListener>();
   #failingSince: number | null = null;
   #stopTimer: () => void = () => {};
-  #closed = false;
+  #isClosed = false;
 
   constructor(config: DynamicConfig, clock: Clock) {
     this.#config = config;
@@ -52,7 +52,7 @@ export class DynamicUpstreams {
   }
 
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopTimer();
     this.#resolver.cancel();
   }
@@ -64,7 +64,7 @@ export class DynamicUpstreams {
     } catch (cause) {
       error = cause;
     }
-    if (this.#closed) return;
+    if (this.#isClosed) return;
     const { refreshMs } = this.#config;
     if (error === null) this.#failingSince = null;
     else this.#fail(error);
@@ -73,7 +73,7 @@ export class DynamicUpstreams {
   }
 
   #take(origins: readonly string[]): void {
-    if (this.#closed || origins.join(' ') === this.origins?.join(' ')) return;
+    if (this.#isClosed || origins.join(' ') === this.origins?.join(' ')) return;
     this.origins = origins;
     for (const listener of this.#listeners) listener.changed(origins);
   }

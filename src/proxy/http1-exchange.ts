@@ -2,6 +2,7 @@ import type { Writable } from 'node:stream';
 import { MAX_DISCARDED_BYTES, MAX_DISCARDING_MS } from '../http/deferred-body.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
+import { ignore } from '../kernel/error.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';
 import { ForwardError } from './forward-error.ts';
 import {
@@ -103,7 +104,7 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
       const body = this.#begin(head);
       if (body?.destroyed === true) return this.failed(clientLeft());
       // Everything is written at once, so that nobody waits for the body.
-      if (body?.listenerCount('error') === 0) body.on('error', nothing);
+      if (body?.listenerCount('error') === 0) body.on('error', ignore);
       if (body !== null && piece !== null) body.write(piece);
       if (body !== null) this.#sink.onEnd(body, trailers);
       this.finish();
@@ -180,5 +181,3 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
     connection?.leave(this);
   }
 }
-
-function nothing(): void {}

@@ -1,5 +1,6 @@
 // The heads of HTTP/1.1 messages to and from upstreams (RFC 9112).
 
+import { listsToken } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, isFieldValue, isToken, readFields } from '../http/http1-syntax.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
@@ -103,9 +104,9 @@ export function readResponseHead(
   const connection = headers.combined('connection');
   const isPersistent =
     minor === 1
-      ? !hasOption(connection, 'close')
+      ? !listsToken(connection, 'close')
       : // RFC 9112 §6.1: HTTP/1.0 knows no transfer coding, so its end may be seen elsewhere.
-        hasOption(connection, 'keep-alive') && !headers.has('transfer-encoding');
+        listsToken(connection, 'keep-alive') && !headers.has('transfer-encoding');
   const { framing, length } = framingOf(method, status, headers);
   const hint = isPersistent ? headers.get('keep-alive') : undefined;
   return {
@@ -183,12 +184,6 @@ function lengthOf(declared: string): number {
 function hasLength(headers: HeaderList): boolean {
   const declared = headers.get('content-length');
   return headers.has('transfer-encoding') || (declared !== undefined && Number(declared) !== 0);
-}
-
-function hasOption(list: string | undefined, option: string): boolean {
-  if (list === undefined) return false;
-  if (!list.includes(',')) return list.trim().toLowerCase() === option;
-  return list.split(',').some((one) => one.trim().toLowerCase() === option);
 }
 
 /** The last `Keep-Alive` field and its idle time. An upstream always sends the same one. */

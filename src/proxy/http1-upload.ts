@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { afterTurn } from '../http/body-memory.ts';
 import { badSyntax, chunkHead } from '../http/http1-syntax.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { ForwardError } from './forward-error.ts';
 import { CONTINUE_WAIT_MS, type ForwardRequest } from './forwarding.ts';
 import type { Http1Connection } from './http1-connection.ts';
@@ -42,7 +42,7 @@ export class Http1Upload {
   #left: number | null;
   #state: 'waiting' | 'sending' | 'complete' | 'stopped' = 'waiting';
   #isHeld = false;
-  #stopWaiting = nothing;
+  #stopWaiting = ignore;
 
   /**
    * @param head without the fields that frame the body
@@ -229,5 +229,3 @@ function wrongLength(): Error {
 function endedEarly(): Error {
   return new HubgateError('upstream-aborted', 'The body of the request was aborted');
 }
-
-function nothing(): void {}

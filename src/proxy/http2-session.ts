@@ -6,7 +6,7 @@ import {
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { MAX_SENT_HEAD_BYTES, NO_MEMORY_LIMIT_MB } from '../http/http2-fields.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { SessionClose } from '../kernel/node-internals.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
@@ -35,7 +35,7 @@ export class Http2Session {
   readonly pieces: SessionPieces;
   readonly #close: SessionClose;
   #streams = 0;
-  #heard = false;
+  #hasHeard = false;
   #silentLooks = 0;
   #isPinged = false;
   #stopWatch: (() => void) | null = null;
@@ -93,7 +93,7 @@ export class Http2Session {
 
   /** Any received data shows that the upstream is alive. */
   heard(): void {
-    this.#heard = true;
+    this.#hasHeard = true;
   }
 
   /** Lets the streams end, then closes. */
@@ -118,8 +118,8 @@ export class Http2Session {
       session.destroy(silent, constants.NGHTTP2_CANCEL);
       return;
     }
-    this.#silentLooks = this.#heard ? 0 : this.#silentLooks + 1;
-    this.#heard = false;
+    this.#silentLooks = this.#hasHeard ? 0 : this.#silentLooks + 1;
+    this.#hasHeard = false;
     if (this.#silentLooks % LOOKS_BETWEEN_PINGS === 1) {
       this.#isPinged = session.ping((error) => {
         if (error === null) this.#isPinged = false;
@@ -219,8 +219,4 @@ function openSocket(target: DialTarget, offer: Offer): Socket {
 
 function noHttp2(message: string): HubgateError {
   return new HubgateError('no-http2', message);
-}
-
-function ignore(): void {
-  // The failure has already been reported.
 }

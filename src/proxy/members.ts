@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError, ignore, messageOf } from '../kernel/error.ts';
 import { readRegularFile } from '../kernel/files.ts';
 import type { InstantLease } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -33,8 +33,8 @@ export class Members {
   readonly #verdict: (upstream: Upstream) => boolean;
   readonly #leases: InstantLease<unknown>[] = [];
   #dynamic: DynamicUpstreams | null = null;
-  #stopListening = nothing;
-  #stopChecks = nothing;
+  #stopListening = ignore;
+  #stopChecks = ignore;
   #known: ReadonlyMap<string, Member> = new Map();
   #connections: ReadonlyMap<Upstream, Connections> = new Map();
   #order: readonly Upstream[] = [];
@@ -169,8 +169,6 @@ export class Members {
     };
   }
 }
-
-function nothing(): void {}
 
 /**
  * The PEM certificates with which HTTPS upstreams are verified; null for those of the platform.

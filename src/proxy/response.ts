@@ -11,7 +11,7 @@ import {
 } from '../http/header-operations.ts';
 import type { HttpError } from '../http/errors.ts';
 import { fieldText, type HeaderList } from '../http/header-list.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import type { ShareResponse } from './shared-forwarding.ts';
 import type { Choice } from './balancing.ts';
 import { BufferedResponse, type BufferSpace } from './buffers.ts';
@@ -158,7 +158,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #buffers: ResponseBuffers | null;
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
-  #releaseSpace = nothing;
+  #releaseSpace = ignore;
 
   constructor(
     exchange: Exchange,
@@ -374,5 +374,3 @@ export class UpstreamResponse implements UpgradeSink {
     }
   }
 }
-
-function nothing(): void {}

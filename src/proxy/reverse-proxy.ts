@@ -125,7 +125,7 @@ export class ReverseProxy {
   readonly #space = new BufferSpace();
   readonly #responseBuffers: ResponseBuffers | null;
   #active = 0;
-  #closed = false;
+  #isClosed = false;
 
   /** @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool` */
   constructor(config: ReverseProxyConfig, options: ReverseProxyOptions) {
@@ -201,8 +201,8 @@ export class ReverseProxy {
 
   /** Stops the health checks, and releases the upstreams when the last exchange has ended. */
   close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#tunnels.close();
     this.#members.close();
     this.#releaseWhenIdle();
@@ -480,7 +480,7 @@ export class ReverseProxy {
   }
 
   #releaseWhenIdle(): void {
-    if (!this.#closed || this.#active > 0) return;
+    if (!this.#isClosed || this.#active > 0) return;
     this.#members.release();
   }
 }

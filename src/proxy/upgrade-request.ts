@@ -1,6 +1,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
+import { ignore } from '../kernel/error.ts';
 import { breakOff } from '../http/body-end.ts';
 import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { ResponseHead } from '../http/exchange.ts';
@@ -151,8 +152,6 @@ function probing(client: Socket, clock: Clock): FlowListener {
   client.once('close', () => pausedProbe.stop());
   return { ...NOBODY, held: () => pausedProbe.start() };
 }
-
-function ignore(): void {}
 
 /** The client's end of a tunnel. */
 interface ClientEnd {

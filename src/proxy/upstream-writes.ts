@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import { codeOf } from '../kernel/error.ts';
+import { codeOf, ignore } from '../kernel/error.ts';
 
 /** Bytes of pieces from one turn of the event loop that are written to an upstream at once. */
 const GATHERED_BYTES = 64 * 1024;
@@ -20,7 +20,7 @@ export function readAfterFailedWrites(socket: Socket, failed: (error: Error) => 
   const { _write: write, _writev: writev } = socket;
   // A socket passes the same function for all its writes.
   let known: Done | null = null;
-  let guarded: Done = nothing;
+  let guarded: Done = ignore;
   const guard = (done: Done): Done => {
     if (done !== known) {
       known = done;
@@ -70,5 +70,3 @@ export function gatherWrites(socket: Socket): void {
     uncork.call(socket);
   };
 }
-
-function nothing(): void {}

@@ -320,6 +320,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     else signal?.addEventListener('abort', cut, { once: true });
     await closed;
     cancel();
+    signal?.removeEventListener('abort', cut);
   }
 
   return {

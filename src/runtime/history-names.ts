@@ -164,7 +164,7 @@ function fileOf(storage: string): string {
   return join(storage, 'history', 'names.json');
 }
 
-export type { History, HistoryEntry } from '../transports/history.ts';
+export type { History, DatedUpdate } from '../transports/history.ts';
 export { setUpOf } from '../transports/registry.ts';
 
 /**

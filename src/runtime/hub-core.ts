@@ -7,7 +7,7 @@ import {
   type WatchCounts,
 } from '../discovery/announced-hub.ts';
 import type { ResponseCaches } from '../cache/response-caches.ts';
-import { Hub, type HubOptions, type LogObserver } from '../hub/hub.ts';
+import { Hub, type HubOptions, type HistoryObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
 import { ConnectionCounter } from '../hub-http/endpoint.ts';
@@ -186,7 +186,7 @@ export async function openHubCore(
 }
 
 /** Drops what an update names before anybody is given it: whoever fetches because of it gets what is new. */
-function purgingObserver(caches: ResponseCaches): LogObserver {
+function purgingObserver(caches: ResponseCaches): HistoryObserver {
   return {
     received: (entries) => {
       for (const { update } of entries) {

@@ -2,7 +2,9 @@ import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
+import { listsToken } from '../http/field-values.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { httpDate } from '../http/http-date.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
@@ -73,10 +75,10 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
   ) {
     super(httpVersion, method, headers, target, target.authority);
     this.#connection = connection;
-    const options = headers.combined('connection')?.toLowerCase() ?? '';
-    this.#asksToKeep = isListed('keep-alive', options);
-    this.#isLast = isListed('close', options) || (httpVersion === '1.0' && !this.#asksToKeep);
-    const isUpgrade = method === 'GET' && httpVersion === '1.1' && isListed('upgrade', options);
+    const options = headers.combined('connection');
+    this.#asksToKeep = listsToken(options, 'keep-alive');
+    this.#isLast = listsToken(options, 'close') || (httpVersion === '1.0' && !this.#asksToKeep);
+    const isUpgrade = method === 'GET' && httpVersion === '1.1' && listsToken(options, 'upgrade');
     this.wantsWebSocket = isUpgrade && headers.get('upgrade')?.toLowerCase() === 'websocket';
     const isChunked = headers.has('transfer-encoding');
     const length = isChunked ? 0 : Number(headers.get('content-length') ?? 0);
@@ -237,8 +239,8 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
 
   #head(status: number, headers: HeaderList, framing: ResponseFraming): Http1Writer {
     const { idleMs } = this.#connection;
-    const options = headers.combined('connection')?.toLowerCase() ?? '';
-    if (isListed('close', options) || this.#connection.closesAfter(this)) this.#isLast = true;
+    const options = headers.combined('connection');
+    if (listsToken(options, 'close') || this.#connection.closesAfter(this)) this.#isLast = true;
     headers.deleteWhere(isManaged);
     if (framing !== 'chunks') headers.delete('trailer');
     const out = new Http1Writer();
@@ -270,24 +272,4 @@ function framingOf(
   if (isBodyless) return 'none';
   if (length !== undefined) return 'length';
   return httpVersion === '1.0' ? 'close' : 'chunks';
-}
-
-/** Whether a lower-case list contains a token (RFC 9110 §5.6.1). */
-function isListed(token: string, list: string): boolean {
-  if (!list.includes(',')) return list.trim() === token;
-  return list.split(',').some((one) => one.trim() === token);
-}
-
-let dateSecond = 0;
-let dateText = '';
-
-/** The present second as a date (RFC 9110 §5.6.7). */
-export function httpDate(): string {
-  const now = Date.now();
-  const second = Math.floor(now / 1000);
-  if (second !== dateSecond) {
-    dateSecond = second;
-    dateText = new Date(now).toUTCString();
-  }
-  return dateText;
 }

@@ -9,6 +9,7 @@ import { Readable } from 'node:stream';
 import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { isSafeMethod } from '../http/field-values.ts';
+import { httpDate } from '../http/http-date.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
@@ -21,7 +22,7 @@ import {
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
-import { type ExchangeCarrier, Http1Adapter, httpDate } from './http1-adapter.ts';
+import { type ExchangeCarrier, Http1Adapter } from './http1-adapter.ts';
 import { PartialHead, readHead, statusOf } from './http1-head.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from '../kernel/node-internals.ts';

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { ignore } from '../kernel/error.ts';
 import { bufferPool } from '../http/buffer-pool.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader } from '../http/http1-syntax.ts';
@@ -127,5 +128,3 @@ export class Http1RequestBody extends Readable {
     this.#isWanted = this.push(bufferPool.join(pieces, bytes));
   }
 }
-
-function ignore(): void {}

@@ -9,7 +9,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
 import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 
 /** How a client finds the end of a body (RFC 9112 §6.3): the last is the end of the connection. */
 export type ResponseFraming = 'none' | 'length' | 'chunks' | 'close';
@@ -228,5 +228,3 @@ type Done = (error?: Error | null) => void;
 function flush(response: Http1Response): void {
   response.flush();
 }
-
-function ignore(): void {}

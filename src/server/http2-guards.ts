@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { bytesBeforeStuckWrite, SessionClose } from '../kernel/node-internals.ts';
 
 /** Interval between two checks of a connection. A write that does not progress between two checks ends it. */
@@ -74,10 +74,8 @@ function forgetListeners(stream: ServerHttp2Stream): void {
   stream.removeAllListeners('removeListener');
   stream.removeAllListeners();
   // A closed stream emits nothing more. If one did, it must not end the process.
-  stream.on('error', nothing);
+  stream.on('error', ignore);
 }
-
-function nothing(): void {}
 
 /** Closes an unused connection, and one whose client has left. */
 class SessionLife {

@@ -2,6 +2,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Exchange, ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { NODE_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
+import { ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http2Adapter } from './http2-adapter.ts';
 import {
@@ -145,8 +146,6 @@ class MountedHttp1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     this.#request.socket.destroy();
   }
 }
-
-function ignore(): void {}
 
 /** The responses of each connection that had to wait for responses to earlier requests. */
 const queued = new WeakMap<Socket, Set<ServerResponse>>();

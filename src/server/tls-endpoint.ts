@@ -84,7 +84,7 @@ export class TlsEndpoint {
   #ticketKeys: Buffer | null = null;
   #stopFollowing: () => void = () => {};
   #stopRefreshing: () => void = () => {};
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: TlsEndpointOptions) {
     this.#options = options;
@@ -103,7 +103,7 @@ export class TlsEndpoint {
 
   /** Ends all periodic work. Handshakes that have begun may finish. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopFollowing();
     this.#stopRefreshing();
   }
@@ -242,12 +242,12 @@ export class TlsEndpoint {
     try {
       const fallback = (await this.#options.certificates()?.fallback()) ?? before;
       // In the meantime, another configuration may have become active, or the endpoint may have closed.
-      if (this.#policies === policies && !this.#closed) this.ready(policies, fallback)();
+      if (this.#policies === policies && !this.#isClosed) this.ready(policies, fallback)();
     } catch (error) {
       this.#options.log.warn('The certificate for clients without a server name is not renewed', {
         error: messageOf(error),
       });
-      if (this.#policies === policies && !this.#closed) this.#follow(policies, before);
+      if (this.#policies === policies && !this.#isClosed) this.#follow(policies, before);
     }
   }
 

@@ -6,17 +6,18 @@ import { HubgateError } from '../kernel/error.ts';
 
 /** Most updates of a group, which limits the length of its transaction. */
 const GROUP_UPDATES = 512;
-const GROUP_BYTES = 4 * 1024 * 1024;
+/** Characters of updates in a group. A larger update gets in if it is the first of its kind. */
+const GROUP_CHARACTERS = 4 * 1024 * 1024;
 /** Characters of updates that may wait. Beyond this limit, publications are refused. */
-const WAITING_BYTES = 64 * 1024 * 1024;
+const WAITING_CHARACTERS = 64 * 1024 * 1024;
 /**
  * Characters of presence events in a group, and of those that may wait. Clients that only subscribe cause them, and an
  * update must not wait behind all of them.
  */
-const GROUP_EVENT_BYTES = GROUP_BYTES / 8;
-const WAITING_EVENT_BYTES = (WAITING_BYTES / 4) * 3;
+const GROUP_EVENT_CHARACTERS = GROUP_CHARACTERS / 8;
+const WAITING_EVENT_CHARACTERS = (WAITING_CHARACTERS / 4) * 3;
 /** Characters counted for an update in addition to its own. */
-const UPDATE_OVERHEAD_BYTES = 1024;
+const UPDATE_OVERHEAD_CHARACTERS = 1024;
 /** How long a publisher waits for a store that does not answer. */
 const DEADLINE_MS = 10_000;
 const TICK_MS = 1000;
@@ -24,7 +25,7 @@ const TICK_MS = 1000;
 interface Waiting {
   /** Updates that are in one group, or in none. */
   readonly updates: readonly Update[];
-  readonly bytes: number;
+  readonly characters: number;
   readonly isEvent: boolean;
   readonly since: number;
   readonly resolve: () => void;
@@ -40,8 +41,8 @@ export class GroupCommit {
   readonly #clock: Clock;
   readonly #most: number;
   #waiting: Waiting[] = [];
-  #waitingBytes = 0;
-  #waitingEventBytes = 0;
+  #waitingCharacters = 0;
+  #waitingEventCharacters = 0;
   #underway: readonly Waiting[] = [];
   #running: Promise<void> | undefined;
   #stopTicking: (() => void) | undefined;
@@ -79,20 +80,23 @@ export class GroupCommit {
   }
 
   #add(updates: readonly Update[]): Promise<void> {
-    const bytes = updates.reduce(
-      (sum, update) => sum + updateSize(update) + UPDATE_OVERHEAD_BYTES,
+    const characters = updates.reduce(
+      (sum, update) => sum + updateSize(update) + UPDATE_OVERHEAD_CHARACTERS,
       0,
     );
     const isEvent = updates.every(({ presence }) => presence === true);
-    const eventBytes = isEvent ? this.#waitingEventBytes + bytes : 0;
-    if (this.#waitingBytes + bytes > WAITING_BYTES || eventBytes > WAITING_EVENT_BYTES) {
+    const eventCharacters = isEvent ? this.#waitingEventCharacters + characters : 0;
+    if (
+      this.#waitingCharacters + characters > WAITING_CHARACTERS ||
+      eventCharacters > WAITING_EVENT_CHARACTERS
+    ) {
       const message = 'The update could not be stored: too many updates are waiting';
       return Promise.reject(new HubgateError('transport-failed', message));
     }
-    this.#count({ bytes, isEvent }, 1);
+    this.#count({ characters, isEvent }, 1);
     return new Promise((resolve, reject) => {
       const since = this.#clock.monotonic();
-      this.#waiting.push({ updates, bytes, isEvent, since, resolve, reject });
+      this.#waiting.push({ updates, characters, isEvent, since, resolve, reject });
       this.#running ??= this.#run();
       this.#stopTicking ??= this.#clock.after(TICK_MS, () => this.#tick());
     });
@@ -129,23 +133,23 @@ export class GroupCommit {
   #nextGroup(): readonly Waiting[] {
     const group: Waiting[] = [];
     const left: Waiting[] = [];
-    const events = { bytes: 0, isFull: false };
-    const updates = { bytes: 0, isFull: false };
+    const events = { characters: 0, isFull: false };
+    const updates = { characters: 0, isFull: false };
     let size = 0;
     for (const waiting of this.#waiting) {
-      const { isEvent, bytes } = waiting;
+      const { isEvent, characters } = waiting;
       const kind = isEvent ? events : updates;
       const isTooLarge =
-        events.bytes + updates.bytes + bytes > GROUP_BYTES ||
-        (isEvent && events.bytes + bytes > GROUP_EVENT_BYTES);
+        events.characters + updates.characters + characters > GROUP_CHARACTERS ||
+        (isEvent && events.characters + characters > GROUP_EVENT_CHARACTERS);
       const isTooMany = group.length > 0 && size + waiting.updates.length > this.#most;
-      kind.isFull ||= isTooMany || (kind.bytes > 0 && isTooLarge);
+      kind.isFull ||= isTooMany || (kind.characters > 0 && isTooLarge);
       if (kind.isFull) {
         left.push(waiting);
         continue;
       }
       group.push(waiting);
-      kind.bytes += bytes;
+      kind.characters += characters;
       size += waiting.updates.length;
       this.#count(waiting, -1);
     }
@@ -153,9 +157,9 @@ export class GroupCommit {
     return group;
   }
 
-  #count({ bytes, isEvent }: Pick<Waiting, 'bytes' | 'isEvent'>, sign: 1 | -1): void {
-    this.#waitingBytes += sign * bytes;
-    if (isEvent) this.#waitingEventBytes += sign * bytes;
+  #count({ characters, isEvent }: Pick<Waiting, 'characters' | 'isEvent'>, sign: 1 | -1): void {
+    this.#waitingCharacters += sign * characters;
+    if (isEvent) this.#waitingEventCharacters += sign * characters;
   }
 
   /** A settled promise ignores later results, so a store that answers late does no harm. */

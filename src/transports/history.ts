@@ -2,15 +2,15 @@ import { PAGE_BYTES } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Range, StoredEntry } from './handed-out.ts';
+import type { Range, StoredEntry } from './stored-entry.ts';
 
 /** A history as its operator manages it, with or without a running gateway. */
 export interface History {
   stats(): Promise<HistoryStats>;
   /** A snapshot of all entries, oldest first, in parts of bounded size. */
-  entries(): AsyncIterable<readonly HistoryEntry[]>;
+  entries(): AsyncIterable<readonly DatedUpdate[]>;
   /** Appends updates. */
-  add(entries: readonly HistoryEntry[]): Promise<void>;
+  add(entries: readonly DatedUpdate[]): Promise<void>;
   /** Checks all entries; yields the number of checked entries of each part. */
   verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]>;
   /**
@@ -22,7 +22,8 @@ export interface History {
   close(): Promise<void>;
 }
 
-export interface HistoryEntry {
+/** An update of a history as its operator exports and imports it. */
+export interface DatedUpdate {
   /** Time of publication, in milliseconds since the Unix epoch. */
   readonly at: number;
   readonly update: Update;
@@ -66,7 +67,7 @@ const AT_ONCE = 256;
 /** A history on a server, whatever the server is: each entry contains the key of the one before it. */
 export abstract class ServerHistory<Row> implements History {
   abstract stats(): Promise<HistoryStats>;
-  abstract add(entries: readonly HistoryEntry[]): Promise<void>;
+  abstract add(entries: readonly DatedUpdate[]): Promise<void>;
   abstract close(): Promise<void>;
   /** Name of the store in messages. */
   protected abstract readonly store: string;
@@ -78,7 +79,7 @@ export abstract class ServerHistory<Row> implements History {
   /** @throws HubgateError `history-damaged` */
   protected abstract decode(row: Row): StoredEntry;
 
-  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
+  async *entries(): AsyncIterable<readonly DatedUpdate[]> {
     for await (const page of this.#pages()) yield page.map((row) => this.decode(row));
   }
 

@@ -141,7 +141,7 @@ export class PresenceKeeper<Key> {
   #order = 0;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: PresenceKeeperOptions<Key>) {
     this.#options = options;
@@ -213,7 +213,7 @@ export class PresenceKeeper<Key> {
    * left to others.
    */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopHeartbeat();
     while (this.#underway.size > 0) await Promise.allSettled(this.#underway);
     // Subscribers that could not be removed earlier end with this process, and must be announced.
@@ -233,14 +233,14 @@ export class PresenceKeeper<Key> {
   #armHeartbeat(): void {
     this.#stopHeartbeat = this.#options.clock.after(HEARTBEAT_MS, () => {
       this.#beat().catch((error: unknown) => this.#failed(error));
-      if (!this.#closed) this.#armHeartbeat();
+      if (!this.#isClosed) this.#armHeartbeat();
     });
   }
 
   async #beat(): Promise<void> {
     const { store } = this.#options;
     await this.#announce(await this.#takeOff([...this.#gone.keys()]), false);
-    for (let most = Math.min(FIRST_CLAIMS, store.atOnce); most > 0 && !this.#closed; ) {
+    for (let most = Math.min(FIRST_CLAIMS, store.atOnce); most > 0 && !this.#isClosed; ) {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0, most);
       // This process counted as dead although it was only slow, or the store has lost its lease.
       if (!lived || this.#isLapsed) await this.#enterAgain();
@@ -326,13 +326,16 @@ export class PresenceKeeper<Key> {
 
   async #announce(claims: readonly Claim<Key>[], areNew: boolean): Promise<void> {
     const { store } = this.#options;
-    for (let [due, isNew] = [claims, areNew]; due.length > 0; isNew = true) {
+    let due = claims;
+    let isNew = areNew;
+    while (due.length > 0) {
       const again: Claim<Key>[] = [];
       for (const some of this.#inSteps(due, ({ records }) => records.length)) {
         for (const change of changesOf(some)) await this.#changed({ ...change, isNew });
         again.push(...(await store.settle(some, randomUUID())));
       }
       due = again;
+      isNew = true;
     }
   }
 
@@ -346,14 +349,18 @@ export class PresenceKeeper<Key> {
   ): readonly (readonly Item[])[] {
     const { atOnce } = this.#options.store;
     const steps: Item[][] = [];
-    let [step, records]: [Item[], number] = [[], Infinity];
+    let step: Item[] = [];
+    let records = 0;
     for (const item of items) {
-      records += recordsOf(item);
-      if (step.length === atOnce || records > RECORDS_AT_ONCE) {
-        [step, records] = [[], recordsOf(item)];
+      const added = recordsOf(item);
+      const isFull = step.length === atOnce || records + added > RECORDS_AT_ONCE;
+      if (step.length === 0 || isFull) {
+        step = [];
+        records = 0;
         steps.push(step);
       }
       step.push(item);
+      records += added;
     }
     return steps;
   }

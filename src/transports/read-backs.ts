@@ -3,7 +3,7 @@ import type { Update } from '../hub/update.ts';
 import { afterSilence, type Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Sessions, StoreSession } from '../kernel/sessions.ts';
-import type { HandedOut } from './handed-out.ts';
+import type { DeliveredPosition } from './delivered-position.ts';
 
 /** How long a group is retried if its answer was lost. */
 const RETRY_MS = 8000;
@@ -58,12 +58,12 @@ export class ReadBacks {
   }
 
   /** Resolves the waits for entries that have been delivered by now. */
-  settle(handedOut: HandedOut): void {
+  settle(delivered: DeliveredPosition): void {
     for (const waiting of this.#waiting) {
       const { position, key } = waiting;
-      if (position > handedOut.stored) continue;
+      if (position > delivered.stored) continue;
       this.#waiting.delete(waiting);
-      if (key === null || handedOut.has(position, key)) waiting.resolve();
+      if (key === null || delivered.has(position, key)) waiting.resolve();
       else waiting.reject(uncertain(LOST));
     }
   }
@@ -85,7 +85,7 @@ export class ReadBacks {
   }
 }
 
-const LOST = 'the log has lost it';
+const LOST = 'the history has lost it';
 
 /** What one attempt to store a group is given besides the updates. */
 export interface GroupName {
@@ -102,7 +102,7 @@ export interface GroupStoreOptions<Session extends StoreSession> {
   /** Name of the store in messages. */
   readonly store: string;
   readonly sessions: Sessions<Session>;
-  readonly handedOut: HandedOut;
+  readonly delivered: DeliveredPosition;
   readonly readBacks: ReadBacks;
   /** Must be stored before the updates that follow them. */
   readonly signals: { readonly sent: Promise<unknown> };
@@ -152,7 +152,7 @@ async function storeGroup<Session extends StoreSession>(
   group: readonly Update[],
   batch: number,
 ): Promise<void> {
-  const { store, sessions, handedOut, readBacks, signals, clock, attempt, faultOf } = options;
+  const { store, sessions, delivered, readBacks, signals, clock, attempt, faultOf } = options;
   await signals.sent;
   const end = clock.monotonic() + RETRY_MS;
   let mayBeStored = false;
@@ -164,7 +164,7 @@ async function storeGroup<Session extends StoreSession>(
         name: randomName(),
         batch,
       });
-      const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
+      const isThere = key === null ? delivered.stored >= position : delivered.has(position, key);
       if (isThere) return;
       // Other groups are waiting, so this one waits for its reader only until `end`.
       const leftMs = Math.max(0, end - clock.monotonic());

@@ -7,7 +7,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Secret } from '../kernel/secret.ts';
-import { openDespiteDamage } from './damaged-log.ts';
+import { openDespiteDamage } from './damaged-history.ts';
 import type { History, HistorySurroundings } from './history.ts';
 
 /** The parts of the process that a transport needs in addition to its settings. */

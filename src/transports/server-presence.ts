@@ -49,7 +49,7 @@ export class ServerPresence<Session extends StoreSession, Key> implements Presen
   readonly #keeper: PresenceKeeper<Key>;
   /** The next session, while the board is being restored with it. */
   #next: Session | null = null;
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: ServerPresenceOptions<Session, Key>) {
     this.#options = options;
@@ -102,7 +102,7 @@ export class ServerPresence<Session extends StoreSession, Key> implements Presen
 
   /** Removes this process from the board if the server is available; otherwise its lease expires. */
   async close(): Promise<void> {
-    if (this.#closed) return;
+    if (this.#isClosed) return;
     try {
       await this.#keeper.close();
       while ((await this.#steps.quit()) === PRESENCE_AT_ONCE);
@@ -110,11 +110,11 @@ export class ServerPresence<Session extends StoreSession, Key> implements Presen
       const reason = messageOf(error);
       this.#options.log.debug('The presence will expire with its lease', { reason });
     }
-    this.#closed = true;
+    this.#isClosed = true;
   }
 
   async #asked<Reply>(ask: () => Promise<Reply>): Promise<Reply> {
-    if (this.#closed) {
+    if (this.#isClosed) {
       const message = `The connection to ${this.#options.store} is closed`;
       throw new HubgateError('transport-closed', message);
     }

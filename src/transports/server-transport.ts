@@ -1,7 +1,7 @@
 import {
   type Evicted,
   type HistoryDatabase,
-  type LogEntry,
+  type HistoryEntry,
   ONCE_UPDATES,
   type Tail,
   type Transport,
@@ -13,8 +13,8 @@ import { isPossibleId, type Update } from '../hub/update.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
-import type { ServerSignals } from './handed-out.ts';
-import type { ComparedLog } from './damaged-log.ts';
+import type { ServerSignals } from './server-signals.ts';
+import type { ComparedHistory } from './lost-entries.ts';
 import type { GroupStoreOptions } from './read-backs.ts';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
@@ -23,7 +23,7 @@ const CATCH_UP_MS = 5000;
 const REMEMBERED = 1000;
 
 /** A history that a server stores. Each method is one query on the given session. */
-export interface ServerLog<Session> extends ComparedLog<Session> {
+export interface QueriedHistory<Session> extends ComparedHistory<Session> {
   /** The earliest kept position of an id; null if there is none. */
   find(session: Session, eventId: string): Promise<number | null>;
   /** Positions of the newest evicted entries. */
@@ -45,11 +45,11 @@ export interface ServerReader<Session> {
 export interface ServerTransportParts<Session extends StoreSession>
   extends Pick<
     GroupStoreOptions<Session>,
-    'store' | 'clock' | 'sessions' | 'handedOut' | 'readBacks'
+    'store' | 'clock' | 'sessions' | 'delivered' | 'readBacks'
   > {
   /** Updates to keep; 0 keeps all. */
   readonly maxLength: number;
-  readonly storedLog: ServerLog<Session>;
+  readonly storedHistory: QueriedHistory<Session>;
   readonly reader: ServerReader<Session>;
   readonly presence: PresenceBoard & {
     /** Updates the board through a new session; the returned function announces the changes. */
@@ -76,7 +76,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   readonly signals: TransportSignals;
   readonly counts: TransportCounts;
   readonly database?: HistoryDatabase;
-  readonly mostOnce: number;
+  readonly maxPublishOnce: number;
   readonly #parts: ServerTransportParts<Session>;
   readonly #commits: GroupCommit;
   #closing: Promise<void> | undefined;
@@ -96,7 +96,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     // A group must not evict its own entries before the reader has seen them.
     const most = parts.maxLength === 0 ? Infinity : parts.maxLength;
     this.#commits = new GroupCommit(parts.append, parts.clock, most);
-    this.mostOnce = Math.min(most, ONCE_UPDATES);
+    this.maxPublishOnce = Math.min(most, ONCE_UPDATES);
   }
 
   /** Connects for the first time. Entries that exist by then are not delivered. */
@@ -124,22 +124,22 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   get position(): number {
-    return this.#parts.handedOut.position;
+    return this.#parts.delivered.position;
   }
 
   get lastEventId(): string | null {
-    return this.#parts.handedOut.lastEventId;
+    return this.#parts.delivered.lastEventId;
   }
 
   get lastUpdateId(): string | null {
-    return this.#parts.handedOut.lastUpdateId;
+    return this.#parts.delivered.lastUpdateId;
   }
 
   async evicted(): Promise<Evicted> {
     this.#refuseClosed();
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const stored = await sessions.ask((session) => storedLog.evicted(session));
-    const { positions } = handedOut;
+    const { sessions, storedHistory, delivered } = this.#parts;
+    const stored = await sessions.ask((session) => storedHistory.evicted(session));
+    const { positions } = delivered;
     return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
   }
 
@@ -160,21 +160,23 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const stored = await sessions.ask((session) => storedLog.find(session, eventId));
+    const { sessions, storedHistory, delivered } = this.#parts;
+    const stored = await sessions.ask((session) => storedHistory.find(session, eventId));
     if (stored === null) return null;
     // Another node has already delivered it. A client that continues after it must not get it again.
-    if (stored > handedOut.stored) await this.#reached(stored);
-    return handedOut.positions.seen(stored);
+    if (stored > delivered.stored) await this.#reached(stored);
+    return delivered.positions.seen(stored);
   }
 
-  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly HistoryEntry[]> {
     this.#refuseClosed();
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const range = [handedOut.positions.after(after), handedOut.stored] as const;
+    const { sessions, storedHistory, delivered } = this.#parts;
+    const range = [delivered.positions.after(after), delivered.stored] as const;
     if (range[0] > range[1]) return [];
-    const entries = await sessions.ask((session) => storedLog.page(session, range, limit, bytes));
-    return entries.map((entry) => handedOut.seen(entry));
+    const entries = await sessions.ask((session) =>
+      storedHistory.page(session, range, limit, bytes),
+    );
+    return entries.map((entry) => delivered.seen(entry));
   }
 
   caughtUp(): Promise<void> {
@@ -209,12 +211,12 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
    * @throws HubgateError `history-too-new`
    */
   async #begin(session: Session): Promise<void> {
-    const { storedLog, handedOut, signals } = this.#parts;
-    const end = await storedLog.end(session);
+    const { storedHistory, delivered, signals } = this.#parts;
+    const end = await storedHistory.end(session);
     await signals.begin(session);
-    handedOut.beginAt(end);
-    const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
-    handedOut.remember(await storedLog.newest(session, [from, end.position], REMEMBERED));
+    delivered.beginAt(end);
+    const from = Math.max(1, end.position - delivered.recent.capacity + 1);
+    delivered.remember(await storedHistory.newest(session, [from, end.position], REMEMBERED));
   }
 
   async #finish(): Promise<void> {
@@ -230,11 +232,11 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   async #catchUp(): Promise<void> {
-    const { sessions, storedLog, handedOut, signals } = this.#parts;
+    const { sessions, storedHistory, delivered, signals } = this.#parts;
     const [{ position }] = await sessions.ask((session) =>
-      Promise.all([storedLog.end(session), signals.catchUp(session)]),
+      Promise.all([storedHistory.end(session), signals.catchUp(session)]),
     );
-    if (position > handedOut.stored) await this.#reached(position);
+    if (position > delivered.stored) await this.#reached(position);
   }
 
   /** @throws HubgateError `transport-failed` if the reader does not reach it in time */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { build } from 'esbuild';
-import type { LogEntry, Transport } from '../../src/hub/transport.ts';
+import type { HistoryEntry, Transport } from '../../src/hub/transport.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
@@ -121,7 +121,7 @@ function toldBy(output: string): Told {
 }
 
 /** Nothing acknowledged is missing, nothing came that was not begun, each once, each in order. */
-function checkReplay(replay: readonly LogEntry[], { begun, acknowledged }: Told): void {
+function checkReplay(replay: readonly HistoryEntry[], { begun, acknowledged }: Told): void {
   const ids = replay.map(({ update: { id } }) => id);
   const kept = new Set(ids);
   assert.equal(kept.size, ids.length, 'ids are unique');
@@ -150,8 +150,8 @@ function checkReplay(replay: readonly LogEntry[], { begun, acknowledged }: Told)
   assert.ok(acknowledged.length > ROUNDS * 50, `${acknowledged.length} were acknowledged`);
 }
 
-async function replayOf(log: Transport): Promise<readonly LogEntry[]> {
-  const all: LogEntry[] = [];
+async function replayOf(log: Transport): Promise<readonly HistoryEntry[]> {
+  const all: HistoryEntry[] = [];
   for (;;) {
     const page = await log.read(all.at(-1)?.position ?? 0, 1000);
     if (page.length === 0) return all;

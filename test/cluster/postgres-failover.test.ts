@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { build } from 'esbuild';
-import type { LogEntry, Transport } from '../../src/hub/transport.ts';
+import type { HistoryEntry, Transport } from '../../src/hub/transport.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { type LogLine, recorder } from '../support/hub-server.ts';
 import { collect, ids, openHistory, until, update } from '../support/postgres-history.ts';
@@ -256,7 +256,7 @@ function publishTo(test: TestContext, nodes: readonly Transport[]): Publishing {
 /** Nothing acknowledged is missing, nothing came that was not begun, each once, all in one order. */
 async function checkAll(
   nodes: readonly Transport[],
-  seen: readonly (readonly LogEntry[])[],
+  seen: readonly (readonly HistoryEntry[])[],
   { begun, acknowledged }: Publishing,
 ): Promise<void> {
   await nodes[0]?.append(update('last'));
@@ -290,8 +290,8 @@ function inOrderOfPublishers(stored: readonly string[]): void {
   }
 }
 
-async function wholeHistory(transport: Transport | undefined): Promise<readonly LogEntry[]> {
-  const all: LogEntry[] = [];
+async function wholeHistory(transport: Transport | undefined): Promise<readonly HistoryEntry[]> {
+  const all: HistoryEntry[] = [];
   for (;;) {
     const page = (await transport?.read(all.at(-1)?.position ?? 0, 1000)) ?? [];
     if (page.length === 0) return all;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import { type LogEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
+import { type HistoryEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
@@ -108,7 +108,7 @@ describe('a history in Redis with large updates', () => {
     const relay = await startRelay(test, redis.port);
     const here = await open(test, { urls: urlsOf(redis.port) });
     const away = await open(test, { urls: urlsOf(relay.port) });
-    const turns: (readonly LogEntry[])[] = [];
+    const turns: (readonly HistoryEntry[])[] = [];
     follow(away, (entries) => turns.push(entries));
     relay.cut();
     const missed = Array.from({ length: 48 }, (_, nth) => `missed${nth}`);
@@ -337,7 +337,7 @@ describe('a history in Redis that becomes unavailable', () => {
       positions.toSorted((a, b) => a - b),
     );
     assert.equal(new Set(ids(seen)).size, seen.length, 'nothing came twice');
-    const kept: LogEntry[] = [];
+    const kept: HistoryEntry[] = [];
     for (let from = 0; from < transport.position; from = kept.at(-1)?.position ?? Infinity) {
       kept.push(...(await transport.read(from, 1000)));
     }
@@ -755,8 +755,8 @@ function urlsOf(port: number): readonly Secret[] {
   return [new Secret(`redis://127.0.0.1:${port}`)];
 }
 
-function collect(transport: Transport): LogEntry[] {
-  const seen: LogEntry[] = [];
+function collect(transport: Transport): HistoryEntry[] {
+  const seen: HistoryEntry[] = [];
   follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
@@ -805,7 +805,7 @@ function isSubset(some: readonly string[], all: readonly string[]): boolean {
   return some.every((id) => known.has(id));
 }
 
-function ids(entries: readonly LogEntry[]): string[] {
+function ids(entries: readonly HistoryEntry[]): string[] {
   return entries.map(({ update: { id } }) => id);
 }
 

@@ -8,7 +8,7 @@ import { openPostgresTransport } from '../../src/transports/postgres/postgres-tr
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 
 /*
- * Another process that appends to a log: `other-process.ts TRANSPORT PLACE SIZE GROUP…`. PLACE is a directory, or
+ * Another process that appends to a history: `other-process.ts TRANSPORT PLACE SIZE GROUP…`. PLACE is a directory, or
  * a URL and a stream; SIZE is how many updates are kept. A group is `updates:NAME:COUNT` or `events:NAME:COUNT`;
  * one is stored before the next begins.
  */

@@ -3,7 +3,7 @@ import { setTimeout as after } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import {
-  type LogEntry,
+  type HistoryEntry,
   type Missed,
   PAGE_BYTES,
   type Transport,
@@ -12,7 +12,7 @@ import {
 import { MAX_ID_BYTES, type Update } from '../../src/hub/update.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { type Implementation, implementations, type TestLog } from './transports.ts';
+import { type Implementation, implementations, type TestHistory } from './transports.ts';
 import { onBoard } from '../support/board.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { follow } from '../support/follow.ts';
@@ -98,8 +98,8 @@ for (const implementation of implementations) {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const total = 400;
-      const live: LogEntry[][] = [];
-      const replays: LogEntry[][] = [[], [], []];
+      const live: HistoryEntry[][] = [];
+      const replays: HistoryEntry[][] = [[], [], []];
       const joined = replays.map(() => false);
       follow(transport, (entries) => {
         for (const [index, replay] of replays.entries()) {
@@ -289,7 +289,7 @@ for (const implementation of implementations) {
       test.after(() => clearInterval(alive));
       const [here, there] = [await log.open(), await log.open()];
       test.after(() => Promise.all([here.close(), there.close()]));
-      const seen: LogEntry[] = [];
+      const seen: HistoryEntry[] = [];
       const hub = { isSlow: true, isFull: false, asked: 0 };
       here.tail({
         deliver: (entries) => {
@@ -443,8 +443,8 @@ for (const implementation of implementations) {
       const alive = setInterval(() => {}, 1000);
       test.after(() => clearInterval(alive));
       const arrived = all.map((transport) => {
-        const seen: LogEntry[] = [];
-        return new Promise<LogEntry[]>((resolve) =>
+        const seen: HistoryEntry[] = [];
+        return new Promise<HistoryEntry[]>((resolve) =>
           follow(transport, (entries) => {
             seen.push(...entries);
             if (seen.length >= 300) resolve(seen);
@@ -594,7 +594,7 @@ for (const implementation of implementations) {
       const seen = collect(transport);
       const alive = setInterval(() => {}, 1000);
       test.after(() => clearInterval(alive));
-      const otherSeen: LogEntry[] = [];
+      const otherSeen: HistoryEntry[] = [];
       const recovered = new Promise<void>((resolve) =>
         follow(other, (entries) => {
           otherSeen.push(...entries);
@@ -776,7 +776,7 @@ async function opened(
   return made === null ? null : open(made, test);
 }
 
-async function open(log: TestLog, test: TestContext): Promise<Transport> {
+async function open(log: TestHistory, test: TestContext): Promise<Transport> {
   const transport = await log.open();
   transport.tail(NO_TAIL);
   test.after(() => transport.close());
@@ -784,11 +784,11 @@ async function open(log: TestLog, test: TestContext): Promise<Transport> {
 }
 
 /** An opening, and all that its tail says in order: entries, and what was evicted before it could be one of them. */
-async function attended(log: TestLog, test: TestContext) {
+async function attended(log: TestHistory, test: TestContext) {
   const transport = await open(log, test);
   const alive = setInterval(() => {}, 1000);
   test.after(() => clearInterval(alive));
-  const handed: (LogEntry | Missed)[] = [];
+  const handed: (HistoryEntry | Missed)[] = [];
   let told = (): void => {};
   transport.tail({
     ...NO_TAIL,
@@ -799,7 +799,7 @@ async function attended(log: TestLog, test: TestContext) {
     overtaken: (missed) => void handed.push(missed),
   });
   const comes = async (id: string): Promise<void> => {
-    const isThere = (one: LogEntry | Missed): boolean =>
+    const isThere = (one: HistoryEntry | Missed): boolean =>
       typeof one !== 'string' && one.update.id === id;
     while (!handed.some(isThere)) await new Promise<void>((resolve) => (told = resolve));
   };
@@ -807,7 +807,7 @@ async function attended(log: TestLog, test: TestContext) {
 }
 
 /** Wherever positions are missing the tail has said so, at the latest in front of what it handed out with them. */
-function checkGaps(handed: readonly (LogEntry | Missed)[]): void {
+function checkGaps(handed: readonly (HistoryEntry | Missed)[]): void {
   let [expected, isTold] = [1, false];
   for (const one of handed) {
     if (typeof one === 'string') {
@@ -823,19 +823,19 @@ function checkGaps(handed: readonly (LogEntry | Missed)[]): void {
   }
 }
 
-function collect(transport: Transport): LogEntry[] {
-  const seen: LogEntry[] = [];
+function collect(transport: Transport): HistoryEntry[] {
+  const seen: HistoryEntry[] = [];
   follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
 
-function ids(entries: readonly LogEntry[]): string[] {
+function ids(entries: readonly HistoryEntry[]): string[] {
   return entries.map(({ update: { id } }) => id);
 }
 
 /** All that is kept behind a position, read in pages. */
-async function allOf(transport: Transport, after = 0): Promise<LogEntry[]> {
-  const all: LogEntry[] = [];
+async function allOf(transport: Transport, after = 0): Promise<HistoryEntry[]> {
+  const all: HistoryEntry[] = [];
   for (let position = after; position < transport.position; ) {
     const page = await transport.read(position, 512);
     all.push(...page);

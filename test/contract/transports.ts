@@ -22,15 +22,15 @@ import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 import { SOURCE } from '../support/process.ts';
 
-interface LogLimits {
+interface HistoryLimits {
   /** Updates kept. */
   readonly size: number;
   readonly maxAgeMs?: number;
   readonly clock?: Clock;
 }
 
-/** One log of a transport: where it is durable, every opening is the same log. */
-export interface TestLog {
+/** One history of a transport: where it is durable, every opening is the same history. */
+export interface TestHistory {
   open(): Promise<Transport>;
   /** Another process, for which this one waits without a turn of its event loop, adds groups of entries. */
   readonly appendElsewhere?: (groups: readonly string[]) => void;
@@ -40,14 +40,14 @@ export interface TestLog {
 
 export interface Implementation {
   readonly name: string;
-  /** Another opening, and another process, sees the same log. */
+  /** Another opening, and another process, sees the same history. */
   readonly isShared: boolean;
   /** It has a limit of age, and turns on the clock that it is given. */
   readonly hasAge: boolean;
   /** Presence events that it keeps. */
   readonly keptEvents: number;
   /** null: skipped, the test has said why. */
-  log(test: TestContext, limits: LogLimits): Promise<TestLog | null>;
+  log(test: TestContext, limits: HistoryLimits): Promise<TestHistory | null>;
 }
 
 /** Every transport. A new one is added here, and passes the whole suite. */

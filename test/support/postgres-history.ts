@@ -1,5 +1,5 @@
 import { after, type TestContext } from 'node:test';
-import { type LogEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
+import { type HistoryEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
@@ -51,13 +51,13 @@ export function sharedPostgres(): (test: TestContext) => Promise<PostgresServer 
 }
 
 /** All that a transport delivers. */
-export function collect(transport: Transport): LogEntry[] {
-  const seen: LogEntry[] = [];
+export function collect(transport: Transport): HistoryEntry[] {
+  const seen: HistoryEntry[] = [];
   follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
 
-export function ids(entries: readonly LogEntry[]): readonly string[] {
+export function ids(entries: readonly HistoryEntry[]): readonly string[] {
   return entries.map(({ update: { id } }) => id);
 }
 

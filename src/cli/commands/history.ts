@@ -7,7 +7,7 @@ import { systemClock } from '../../kernel/clock.ts';
 import { TRANSPORT_KINDS, type TransportConfig, transportKinds } from '../../config/transports.ts';
 import {
   type History,
-  type HistoryEntry,
+  type DatedUpdate,
   openHistoryOf,
   setUpOf,
   setUpOfHub,
@@ -144,7 +144,7 @@ function importCommand(output: Output): Command {
           const progress = createProgress('imported', null);
           const counts = new EntryCounts();
           let characters = 0;
-          let group: HistoryEntry[] = [];
+          let group: DatedUpdate[] = [];
           const store = async (): Promise<void> => {
             await history.add(group);
             counts.add(group);
@@ -184,7 +184,7 @@ class EntryCounts {
   total = 0;
   #events = 0;
 
-  add(entries: readonly HistoryEntry[]): void {
+  add(entries: readonly DatedUpdate[]): void {
     this.total += entries.length;
     this.#events += entries.filter(({ update }) => update.presence === true).length;
   }
@@ -226,7 +226,7 @@ async function mustSkip(updates: number, file: string): Promise<boolean> {
 }
 
 interface ImportedEntry {
-  readonly entry: HistoryEntry;
+  readonly entry: DatedUpdate;
   /** In characters. */
   readonly size: number;
 }
@@ -365,7 +365,7 @@ async function withHistory(
 }
 
 /** An update as a line of JSON; `at` is the time at which it was accepted. */
-export function toHistoryLine({ at, update }: HistoryEntry): string {
+export function toHistoryLine({ at, update }: DatedUpdate): string {
   return printable(JSON.stringify({ ...update, at: new Date(at).toISOString() }));
 }
 
@@ -373,7 +373,7 @@ export function toHistoryLine({ at, update }: HistoryEntry): string {
  * @param now time of acceptance for a line that does not contain it
  * @throws HubgateError `invalid-argument` with the number of the line
  */
-export function parseHistoryLine(text: string, line: number, now: number): HistoryEntry {
+export function parseHistoryLine(text: string, line: number, now: number): DatedUpdate {
   const refuse = (what: string): never => {
     throw new HubgateError('invalid-argument', `Line ${line} is not an update: ${what}`);
   };
@@ -404,7 +404,7 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
  *
  * @throws HubgateError `invalid-argument` with the number of the update
  */
-export function parseReferenceUpdate(text: string, number: number, now: number): HistoryEntry {
+export function parseReferenceUpdate(text: string, number: number, now: number): DatedUpdate {
   const fields = parseJsonObject(text) ?? {};
   const { ID: id, Topics: topics, Data: data, Private: secret, Type: type, Retry: retry } = fields;
   const line = {

@@ -463,3 +463,15 @@ interface End<T> {
   readonly value: number;
   readonly before: End<T> | undefined;
 }
+
+/**
+ * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
+ * fields: when a script inserts or moves them, no form sends them any more.
+ */
+export function hasStrays(node: Node): boolean {
+  return (
+    isElement(node) &&
+    (node.closest('table') ?? node).querySelector('form:empty') !== null &&
+    node.querySelector('[name]:not([form],form *)') !== null
+  );
+}

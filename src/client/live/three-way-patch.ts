@@ -6,6 +6,7 @@
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
 import {
   fieldsIn,
+  hasStrays,
   idOf,
   isBlank,
   itemsOf,
@@ -121,17 +122,17 @@ function patchShadow(
 function patchElement(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   if (isOff(shown)) return;
   if (isOfFramework(shown)) {
-    if (showsChanges(sent, next, shown)) become(sent, next);
+    if (showsChanges(sent, next, shown)) updateSent(sent, next);
     else {
       withheld.script += 1;
       withheld.framework += 1;
     }
     return;
   }
-  const isVisitors = (): boolean => isHeld(shown) || isBusy(shown);
-  if (isVisitors()) {
+  const belongsToVisitor = (): boolean => isHeld(shown) || isBusy(shown);
+  if (belongsToVisitor()) {
     takeSaved(shown, next);
-    if (isVisitors()) {
+    if (belongsToVisitor()) {
       withheld.visitor += 1;
       return;
     }
@@ -172,7 +173,7 @@ function revisionsOf(shown: Element): (readonly [HTMLInputElement, string])[] {
 }
 
 /** Turns an element of the last response into that of the next one, without a change of the page. */
-function become(sent: Element, next: Element): void {
+function updateSent(sent: Element, next: Element): void {
   for (const name of namesOf(sent, next)) copyAttribute(name, next, sent);
   sent.replaceChildren(...next.childNodes);
 }
@@ -242,42 +243,42 @@ function replaceChildren(sent: Element, next: Element, shown: Element): void {
 function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   const after = [...next.childNodes];
   const mayWork = mayHoldWork(shown);
-  const isAtWork = (one: Node): boolean => mayWork && isVisitorAt(shownFor.get(one));
+  const isAtWork = (child: Node): boolean => mayWork && isVisitorAt(shownFor.get(child));
   const matches = matchChildren([...sent.childNodes], after, isAtWork);
   const taken = takeShown(sent, after, matches, shown);
   const before = [...sent.childNodes];
-  const isOwned = isScripts([...before, ...taken], shown);
-  for (const [two, one] of matches) patchNode(one, two, withheld);
+  const isOwned = isOwnedByScripts([...before, ...taken], shown);
+  for (const [nextChild, sentChild] of matches) patchNode(sentChild, nextChild, withheld);
   const isItem = itemsOf(before, after);
   const matched = new Set(matches.values());
-  const kept = before.filter((one) => !matched.has(one) && !remove(one, shown, withheld));
+  const kept = before.filter((child) => !matched.has(child) && !remove(child, shown, withheld));
 
   const moves = orderOf(before, after, matches, shown, withheld);
   let last: Node | null = null;
-  for (const two of after) {
-    const one = matches.get(two);
-    if (taken.has(two)) {
-      sent.insertBefore(two, nextOf(last, sent));
-      last = two;
-    } else if (one !== undefined && !moves.has(one)) last = one;
-    else if (hasStrays(two)) withheld.script += 1;
-    else if (one !== undefined) {
-      move(one, sent, shown, last);
-      last = one;
+  for (const nextChild of after) {
+    const sentChild = matches.get(nextChild);
+    if (taken.has(nextChild)) {
+      sent.insertBefore(nextChild, nextOf(last, sent));
+      last = nextChild;
+    } else if (sentChild !== undefined && !moves.has(sentChild)) last = sentChild;
+    else if (hasStrays(nextChild)) withheld.script += 1;
+    else if (sentChild !== undefined) {
+      move(sentChild, sent, shown, last);
+      last = sentChild;
     } else {
       // The form in which the visitor works may have another id by now, and is not shown twice. In a list, it is another.
-      const names = kept.length === 0 || isItem(two) ? '' : fieldsIn(two);
+      const names = kept.length === 0 || isItem(nextChild) ? '' : fieldsIn(nextChild);
       const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
         kept.splice(at, 1);
         continue;
       }
-      if (isOwned && !isBlank(two)) {
+      if (isOwned && !isBlank(nextChild)) {
         withheld.script += 1;
         continue;
       }
-      insert(two, sent, shown, last);
-      last = two;
+      insert(nextChild, sent, shown, last);
+      last = nextChild;
     }
   }
 }
@@ -293,33 +294,39 @@ function takeShown(
   shown: Element,
 ): ReadonlySet<Node> {
   const taken = new Set<Node>();
-  const take = (two: Node): void => {
-    taken.add(two);
-    const one = matches.get(two);
-    (one as ChildNode | undefined)?.remove();
-    matches.delete(two);
+  const take = (nextChild: Node): void => {
+    taken.add(nextChild);
+    const sentChild = matches.get(nextChild);
+    (sentChild as ChildNode | undefined)?.remove();
+    matches.delete(nextChild);
   };
-  for (const [node, one] of matchChildren(
+  for (const [node, sentChild] of matchChildren(
     [...sent.childNodes].filter(isGone),
     additionsIn(shown),
   )) {
-    const two = after.find((it) => matches.get(it) === one);
-    if (textOf(node) === textOf(one)) adopt(one, node);
-    else if (isElement(one) && isElement(two) && takeReplaced(one, two, node) === two) take(two);
+    const nextChild = after.find((it) => matches.get(it) === sentChild);
+    if (textOf(node) === textOf(sentChild)) adopt(sentChild, node);
+    else if (
+      isElement(sentChild) &&
+      isElement(nextChild) &&
+      takeReplaced(sentChild, nextChild, node) === nextChild
+    )
+      take(nextChild);
   }
-  const left = after.filter((two) => isGone(matches.get(two)) && !taken.has(two));
-  for (const [two, node] of matchChildren(additionsIn(shown), left)) {
+  const left = after.filter((nextChild) => isGone(matches.get(nextChild)) && !taken.has(nextChild));
+  for (const [nextChild, node] of matchChildren(additionsIn(shown), left)) {
     const was = sentFor.get(node);
-    if (textOf(node) === textOf(two)) {
-      adopt(two, node);
-      take(two);
-    } else if (was !== undefined && idOf(two) !== '') matches.set(two, sent.appendChild(was));
+    if (textOf(node) === textOf(nextChild)) {
+      adopt(nextChild, node);
+      take(nextChild);
+    } else if (was !== undefined && idOf(nextChild) !== '')
+      matches.set(nextChild, sent.appendChild(was));
   }
   return taken;
 }
 
 /** Whether scripts have taken over the content: nothing from the server is left, but something else is there. */
-function isScripts(children: readonly Node[], shown: Element): boolean {
+function isOwnedByScripts(children: readonly Node[], shown: Element): boolean {
   const mine = children.filter(isPart);
   if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;
   return mine.length > 0 || additionsIn(shown).length > 0;
@@ -399,18 +406,6 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   return true;
 }
 
-/**
- * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
- * fields: when a script inserts or moves them, no form sends them any more.
- */
-function hasStrays(node: Node): boolean {
-  return (
-    isElement(node) &&
-    (node.closest('table') ?? node).querySelector('form:empty') !== null &&
-    node.querySelector('[name]:not([form],form *)') !== null
-  );
-}
-
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
   const copy = show(next);
   if (copy !== null) shown.insertBefore(copy, nextOf(last, shown));
@@ -444,15 +439,15 @@ function orderOf(
   shown: Element,
   withheld: Withheld,
 ): ReadonlySet<Node> {
-  const places = new Map(before.map((one, index) => [one, index]));
-  const wanted = after.flatMap((two) => matches.get(two) ?? []);
-  const stay = new Set(longestIncreasing(wanted, (one) => places.get(one) ?? 0));
-  const moves = new Set(wanted.filter((one) => !stay.has(one)));
+  const places = new Map(before.map((child, index) => [child, index]));
+  const wanted = after.flatMap((nextChild) => matches.get(nextChild) ?? []);
+  const stay = new Set(longestIncreasing(wanted, (child) => places.get(child) ?? 0));
+  const moves = new Set(wanted.filter((child) => !stay.has(child)));
   if (moves.size === 0) return moves;
-  const page = new Map([...shown.childNodes].map((one, index) => [one as Node, index]));
+  const page = new Map([...shown.childNodes].map((child, index) => [child as Node, index]));
   const isShown = (order: readonly Node[]): boolean => {
-    const seen = order.flatMap((one) =>
-      isBlank(one) ? [] : (page.get(shownFor.get(one) ?? one) ?? []),
+    const seen = order.flatMap((child) =>
+      isBlank(child) ? [] : (page.get(shownFor.get(child) ?? child) ?? []),
     );
     return seen.every((place, index) => place >= (seen[index - 1] ?? 0));
   };

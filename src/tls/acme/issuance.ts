@@ -119,8 +119,7 @@ async function obtainFrom(
       failures.push(failure);
     }
   }
-  const [first, ...rest] = failures;
-  const last = rest.at(-1) ?? first;
+  const last = failures.at(-1);
   throw new AcmeError(
     'acme-challenge-failed',
     failures.map((one, i) => `${challenges[i]}: ${one.message}`).join('; '),

@@ -45,7 +45,7 @@ const RECHECK_MS = 60 * 60 * 1000;
 /** Renewals are spread over this part of a certificate's last third. */
 const RENEWAL_SPREAD = 1 / 4;
 /** Shortest time between two warnings about a name that has no certificate yet. */
-const COMPLAINT_MS = 60_000;
+const WARNING_INTERVAL_MS = 60_000;
 
 /**
  * The certificate of one name, ordered from an authority and renewed for as long as a configuration needs it.
@@ -62,19 +62,19 @@ export class ManagedCertificate {
   readonly #waiting = new Set<() => void>();
   #issued: IssuedCertificate | null = null;
   /** Whether the current certificate is from an authority that is no longer configured. */
-  #borrowed = false;
+  #isFromFormerIssuer = false;
   #renewAt = 0;
   /** When the local authority may be asked again after it alone has failed. */
   #localFrom = 0;
   #attempts: Attempts | null = null;
   /** Whether the storage lacks the latest attempts because they could not be written. */
-  #unwritten = false;
-  #begun = false;
+  #hasUnwrittenAttempts = false;
+  #hasBegun = false;
   #running: Promise<void> = Promise.resolve();
   #cancel: () => void = () => {};
-  #complainedAt: number | null = null;
+  #warnedAt: number | null = null;
   /** Whether another process is ordering the certificate, and this has been logged. */
-  #left = false;
+  #isOrderedElsewhere = false;
 
   private constructor(request: CertificateRequest, tools: ManagedCertificateTools) {
     this.#request = request;
@@ -114,8 +114,8 @@ export class ManagedCertificate {
   require(): IssuedCertificate {
     if (this.#issued !== null) return this.#issued;
     const now = this.#clock.monotonic();
-    if (this.#complainedAt === null || now - this.#complainedAt >= COMPLAINT_MS) {
-      this.#complainedAt = now;
+    if (this.#warnedAt === null || now - this.#warnedAt >= WARNING_INTERVAL_MS) {
+      this.#warnedAt = now;
       this.#tools.log.warn(
         'TLS handshake rejected: the certificate of this site is not issued yet',
         {
@@ -134,12 +134,15 @@ export class ManagedCertificate {
 
   /** Whether an order is in progress, here or in another process. */
   get isUnderWay(): boolean {
-    return this.#begun && !this.#closing.signal.aborted && (this.isDue || this.#left);
+    return (
+      this.#hasBegun && !this.#closing.signal.aborted && (this.isDue || this.#isOrderedElsewhere)
+    );
   }
 
   /** Resolves when the attempt in progress has ended, successfully or not; at once if there is none. */
   settled(): Promise<void> {
-    if (this.#closing.signal.aborted || (!this.isDue && !this.#left)) return Promise.resolve();
+    if (this.#closing.signal.aborted || (!this.isDue && !this.#isOrderedElsewhere))
+      return Promise.resolve();
     return new Promise((resolve) => this.#waiting.add(resolve));
   }
 
@@ -152,7 +155,7 @@ export class ManagedCertificate {
   /** The authorities that `begin` would ask at once; none if it has been called, or if no order is due. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
-    return this.#begun || waits ? [] : this.#issuers.map(authorityOf);
+    return this.#hasBegun || waits ? [] : this.#issuers.map(authorityOf);
   }
 
   /**
@@ -191,8 +194,8 @@ export class ManagedCertificate {
 
   /** Orders and renews the certificate from now on; another call does nothing. */
   begin(): void {
-    if (this.#begun) return;
-    this.#begun = true;
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
     if (this.#issued === null) {
       const authorities = this.#request.issuers.map(authorityOf);
       this.#tools.log.info('Waiting for a certificate', {
@@ -231,7 +234,9 @@ export class ManagedCertificate {
   /** The same for an order that may ask all issuers. */
   #dueOfAll(): number {
     const isUnwanted =
-      this.#issued === null || this.#isFromTheFuture(this.#issued) || this.#standsIn(this.#issued);
+      this.#issued === null ||
+      this.#isFromTheFuture(this.#issued) ||
+      this.#isLocalFallback(this.#issued);
     const wanted = isUnwanted ? 0 : this.#renewAt;
     const next = this.#attempts?.nextAttempt ?? 0;
     // Later than any back-off allows: the clock has been set back since.
@@ -239,7 +244,7 @@ export class ManagedCertificate {
   }
 
   /** Whether it is from the local authority because the others could not be asked when the one before expired. */
-  #standsIn({ authority }: IssuedCertificate): boolean {
+  #isLocalFallback({ authority }: IssuedCertificate): boolean {
     const isFirst = this.#request.issuers[0] === 'local';
     return authority === LOCAL && !isFirst && (this.#attempts?.count ?? 0) > 0;
   }
@@ -272,8 +277,8 @@ export class ManagedCertificate {
   }
 
   #leave(waitMs: number): void {
-    if (!this.#left) {
-      this.#left = true;
+    if (!this.#isOrderedElsewhere) {
+      this.#isOrderedElsewhere = true;
       this.#tools.log.info('Another process is ordering the certificate', { name: this.name });
     }
     this.#planIn(waitMs);
@@ -284,7 +289,7 @@ export class ManagedCertificate {
     const { log } = this.#tools;
     const lock = await this.#lock.acquire();
     if (lock === null) return false;
-    this.#left = false;
+    this.#isOrderedElsewhere = false;
     try {
       // Another process may have got it, or may have failed, since the last look.
       const before = this.#issued;
@@ -320,7 +325,7 @@ export class ManagedCertificate {
     // The others are asked as soon as they would be without it.
     if (askedOnlyLocal) return;
     this.#attempts = null;
-    this.#unwritten = false;
+    this.#hasUnwrittenAttempts = false;
     if (this.#renewAt > this.#clock.now()) {
       await forgetAttempts(this.#file('attempts', 'json'));
       return;
@@ -368,9 +373,9 @@ export class ManagedCertificate {
     const { count, delayMs, error } = failure;
     const nextAttempt = this.#clock.now() + delayMs;
     this.#attempts = { count, nextAttempt, error, settings: this.#settings };
-    this.#unwritten = true;
+    this.#hasUnwrittenAttempts = true;
     await writeAttempts(this.#file('attempts', 'json'), this.#attempts);
-    this.#unwritten = false;
+    this.#hasUnwrittenAttempts = false;
   }
 
   /** The description of earlier attempts in a log line. */
@@ -384,13 +389,13 @@ export class ManagedCertificate {
     const { store } = this.#tools;
     for (const authority of new Set(this.#request.issuers.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
-      // Of several, the one that expires last is used. Any valid one comes before a borrowed one.
+      // Of several, the one that expires last is used. Any valid one comes before one of a former issuer.
       const known = this.#issued?.pair.notAfter ?? 0;
-      const least = this.#borrowed ? Math.min(known, this.#clock.now()) : known;
+      const least = this.#isFromFormerIssuer ? Math.min(known, this.#clock.now()) : known;
       if (pair !== null && pair.notAfter > least) this.#adopt({ authority, pair });
     }
-    if (this.#hasExpired()) await this.#borrow();
-    if (this.#unwritten) return;
+    if (this.#hasExpired()) await this.#useFormerIssuer();
+    if (this.#hasUnwrittenAttempts) return;
     const file = this.#file('attempts', 'json');
     this.#attempts = await readAttempts(file, this.#settings, this.#tools.log);
   }
@@ -399,11 +404,11 @@ export class ManagedCertificate {
    * The certificate of an authority that is no longer configured is used until the present one has issued
    * another.
    */
-  async #borrow(): Promise<void> {
+  async #useFormerIssuer(): Promise<void> {
     const found = await this.#tools.store.readOfAny([this.name], this.#clock.now());
     if (found === null) return;
     this.#adopt(found);
-    this.#borrowed = true;
+    this.#isFromFormerIssuer = true;
     this.#renewAt = 0;
     this.#tools.log.info('hubgate serves the certificate of another authority in the meantime', {
       name: this.name,
@@ -414,7 +419,7 @@ export class ManagedCertificate {
 
   #adopt(issued: IssuedCertificate): void {
     this.#issued = issued;
-    this.#borrowed = false;
+    this.#isFromFormerIssuer = false;
     const from = renewalTime(issued.pair);
     const spread = (issued.pair.notAfter - from) * RENEWAL_SPREAD;
     this.#renewAt = from + spread * this.#tools.random();

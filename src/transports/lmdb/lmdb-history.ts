@@ -2,9 +2,15 @@ import { rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
-import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import type { History, DatedUpdate, HistoryFault, HistoryStats } from '../history.ts';
 import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
-import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from './stored-log.ts';
+import {
+  addEntries,
+  isEvicted,
+  decodeStored,
+  storedHead,
+  type StoredHead,
+} from './stored-history.ts';
 
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;
@@ -63,7 +69,7 @@ class LmdbHistory implements History {
     };
   }
 
-  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
+  async *entries(): AsyncIterable<readonly DatedUpdate[]> {
     for await (const page of this.#pages()) {
       yield page.map(({ position, bytes }) => {
         try {
@@ -76,7 +82,7 @@ class LmdbHistory implements History {
     }
   }
 
-  async add(entries: readonly HistoryEntry[]): Promise<void> {
+  async add(entries: readonly DatedUpdate[]): Promise<void> {
     const { root } = this.#store;
     await write(root, () => addEntries(this.#store, entries));
     await root.flushed;

@@ -61,7 +61,7 @@ export class LmdbPresence implements PresenceBoard {
   #beatAt: number;
   /** A heartbeat waits for other writers. */
   #isBeating = false;
-  #closed = false;
+  #isClosed = false;
 
   constructor({ root, databases, clock, log }: LmdbPresenceOptions) {
     this.#root = root;
@@ -115,7 +115,7 @@ export class LmdbPresence implements PresenceBoard {
       await this.#keeper.close();
       await this.#write(() => this.#leases.removeSync(this.#process));
     } finally {
-      this.#closed = true;
+      this.#isClosed = true;
     }
   }
 
@@ -314,7 +314,7 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   #refuseClosed(): void {
-    if (this.#closed) throw new HubgateError('transport-closed', 'The history is closed');
+    if (this.#isClosed) throw new HubgateError('transport-closed', 'The history is closed');
   }
 }
 

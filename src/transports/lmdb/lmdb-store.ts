@@ -7,7 +7,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { whyUnusable } from '../../config/problem.ts';
 import type { Evicted } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { codeOf, HubgateError, ignore, messageOf } from '../../kernel/error.ts';
 import { makeDirectory } from '../../kernel/files.ts';
 import { LeasePool } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -116,7 +116,7 @@ export interface PresenceDatabases {
 interface LmdbDatabases {
   readonly root: RootDatabase;
   readonly file: string;
-  /** Position → update, encoded by `stored-log.ts`. */
+  /** Position → update, encoded by `stored-history.ts`. */
   readonly log: Database<Buffer, number>;
   /** Id → positions, ascending, because an id can be used again. */
   readonly ids: Database<number, string>;
@@ -370,8 +370,6 @@ async function reasonOf(error: unknown): Promise<unknown> {
     return new HubgateError('commit-failed', messageOf(reason), { cause: reason });
   }
 }
-
-function ignore(): void {}
 
 /** Reports the commits of all processes. Each one changes the file, so no polling is needed where it can be watched. */
 export class StoreWatch {

@@ -4,7 +4,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type Evicted,
-  type LogEntry,
+  type HistoryEntry,
   type Missed,
   missedBetween,
   NO_TAIL,
@@ -24,12 +24,12 @@ import {
   type Oldest,
   type Retention,
   addEntries,
-  evictableLog,
+  evictableHistory,
   isEvicted,
   decodeStored,
   storedHead,
   type StoredHead,
-} from './stored-log.ts';
+} from './stored-history.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
 import { type LmdbStore, openLmdbStore, StoreWatch, write } from './lmdb-store.ts';
 
@@ -47,7 +47,7 @@ export interface LmdbTransportOptions extends Retention {
 }
 
 /**
- * An update changes more pages than those of its text: the trees of the log and of its ids. A probe of its text alone
+ * An update changes more pages than those of its text: the trees of the history and of its ids. A probe of its text alone
  * may still fit on a disk that refuses it.
  */
 const PAGES_OF_UPDATE_BYTES = 64 * 1024;
@@ -84,8 +84,8 @@ class LmdbTransport implements Transport {
   /** Whether the file was not in its place when that was checked last. */
   #isMoved = false;
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
-  #storing = false;
-  #advancing = false;
+  #isStoring = false;
+  #isAdvancing = false;
   /** The entry that could not be read at the last attempt; 0 for none. */
   #unreadable = 0;
   readonly #watch: StoreWatch;
@@ -130,7 +130,7 @@ class LmdbTransport implements Transport {
     await this.#commits.append(update);
   }
 
-  readonly mostOnce = ONCE_UPDATES;
+  readonly maxPublishOnce = ONCE_UPDATES;
 
   async appendOnce(updates: readonly Update[]): Promise<void> {
     this.#refuseClosed();
@@ -152,7 +152,7 @@ class LmdbTransport implements Transport {
     return null;
   }
 
-  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly HistoryEntry[]> {
     this.#refuseClosed();
     return this.#entries(after, this.#position, limit, bytes);
   }
@@ -238,19 +238,19 @@ class LmdbTransport implements Transport {
   async #commit(group: readonly Update[]): Promise<void> {
     this.#refuseMoved();
     const { root } = this.#store;
-    this.#storing = true;
+    this.#isStoring = true;
     try {
       const { stored, oldest } = await write(root, () => this.#put(group));
       this.#oldest = oldest;
       this.#refusedBytes = 0;
       if (this.#options.durability === 'commit') await root.flushed;
-      await this.#handOut(stored);
+      await this.#deliver(stored);
     } catch (cause) {
       const bytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
       this.#refusedBytes = bytes + PAGES_OF_UPDATE_BYTES;
       throw storingError(cause);
     } finally {
-      this.#storing = false;
+      this.#isStoring = false;
       // In the meantime, a wake-up for entries that others have stored after that group may have been
       // ignored.
       this.wake();
@@ -259,7 +259,7 @@ class LmdbTransport implements Transport {
   }
 
   /** Runs inside the write transaction: there is one writer at a time, over all processes. */
-  #put(group: readonly Update[]): { stored: readonly LogEntry[]; oldest: Oldest | null } {
+  #put(group: readonly Update[]): { stored: readonly HistoryEntry[]; oldest: Oldest | null } {
     const now = this.#options.clock.now();
     const { stored, end } = addEntries(
       this.#store,
@@ -268,8 +268,8 @@ class LmdbTransport implements Transport {
     const evicted = { ...end.evicted };
     if (stored.length === 0) return { stored, oldest: this.#oldest };
     const extent = { newest: end.position, updates: end.updates, now, added: stored.length };
-    const log = evictableLog(this.#store, evicted);
-    const oldest = evict(log, this.#options, extent, this.#oldest);
+    const history = evictableHistory(this.#store, evicted);
+    const oldest = evict(history, this.#options, extent, this.#oldest);
     this.#store.tail.put({ ...end, evicted });
     return { stored, oldest };
   }
@@ -278,7 +278,7 @@ class LmdbTransport implements Transport {
    * Delivers the entries that this process has stored, after those that others have stored before them: one
    * slice of those in each turn.
    */
-  async #handOut(stored: readonly LogEntry[]): Promise<void> {
+  async #deliver(stored: readonly HistoryEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
     if (first === undefined || last === undefined) return;
@@ -294,7 +294,7 @@ class LmdbTransport implements Transport {
 
   /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
-    if (this.#storing || this.#advancing) return;
+    if (this.#isStoring || this.#isAdvancing) return;
     if (this.#tail.isFull()) return this.#advanceLater();
     this.#refresh();
     const tail = this.#store.tail.get();
@@ -309,9 +309,9 @@ class LmdbTransport implements Transport {
   }
 
   #advanceLater(): void {
-    this.#advancing = true;
+    this.#isAdvancing = true;
     setImmediate(() => {
-      this.#advancing = false;
+      this.#isAdvancing = false;
       this.wake();
     });
   }
@@ -352,7 +352,7 @@ class LmdbTransport implements Transport {
   }
 
   #give(
-    entries: readonly LogEntry[],
+    entries: readonly HistoryEntry[],
     position: number,
     eventId: string | null,
     missed: Missed | null = null,
@@ -370,7 +370,7 @@ class LmdbTransport implements Transport {
    *
    * @throws HubgateError `transport-failed` for updates that cannot be read
    */
-  #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
+  #entries(after: number, end: number, limit: number, most: number): readonly HistoryEntry[] {
     const entries = this.#found(after, end, limit, most);
     const missing = this.#missing(entries, after, end);
     if (missing === null) return entries;
@@ -387,7 +387,7 @@ class LmdbTransport implements Transport {
   }
 
   /** The first position whose entry is missing although it was not evicted; null if there is none. */
-  #missing(entries: readonly LogEntry[], after: number, end: number): number | null {
+  #missing(entries: readonly HistoryEntry[], after: number, end: number): number | null {
     let expected = after + 1;
     for (const { position } of entries) {
       if (position !== expected && !this.#isEvictedBefore(position)) return expected;
@@ -412,8 +412,8 @@ class LmdbTransport implements Transport {
     return isEvicted({ position, head }, before, oldestEvent);
   }
 
-  #found(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
-    const entries: LogEntry[] = [];
+  #found(after: number, end: number, limit: number, most: number): readonly HistoryEntry[] {
+    const entries: HistoryEntry[] = [];
     let bytes = 0;
     for (const { key, value } of this.#store.log.getRange({
       start: after + 1,

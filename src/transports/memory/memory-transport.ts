@@ -1,7 +1,7 @@
 import { createProcessBoard } from '../../hub/presence-board.ts';
 import {
   type Evicted,
-  type LogEntry,
+  type HistoryEntry,
   NO_TAIL,
   ONCE_UPDATES,
   PRESENCE_EVENTS_KEPT,
@@ -41,7 +41,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     else if (previous === null && next !== null) places.first = next;
     else if (next === null && previous !== null) places.last = previous;
   };
-  const remember = (entry: LogEntry): Kept => {
+  const remember = (entry: HistoryEntry): Kept => {
     const places = ids.get(entry.update.id);
     const kept: Kept = { entry, previous: places?.last ?? null, next: null };
     if (places === undefined) ids.set(entry.update.id, { first: kept, last: kept });
@@ -99,7 +99,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       add(update);
     },
-    mostOnce: ONCE_UPDATES,
+    maxPublishOnce: ONCE_UPDATES,
     async appendOnce(some) {
       refuseClosed();
       for (const update of some) if (!ids.has(update.id)) add(update);
@@ -113,7 +113,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     },
     async read(after, limit, most = Infinity) {
       refuseClosed();
-      const entries: LogEntry[] = [];
+      const entries: HistoryEntry[] = [];
       let bytes = 0;
       let nextUpdate = updates.indexAfter(after);
       let nextEvent = events.indexAfter(after);
@@ -147,7 +147,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
  * used.
  */
 interface Kept {
-  readonly entry: LogEntry;
+  readonly entry: HistoryEntry;
   previous: Kept | null;
   next: Kept | null;
 }

@@ -2,11 +2,11 @@ import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { StoredEntry } from '../handed-out.ts';
+import type { StoredEntry } from '../stored-entry.ts';
 import { EVICTED_EXTRA, type ExpectedEntry, type GroupName, randomName } from '../read-backs.ts';
 import type { Session } from './session.ts';
-import { encodeBody } from '../handed-out.ts';
-import type { StoredLog } from './stored-log.ts';
+import { encodeBody } from '../stored-entry.ts';
+import type { StoredHistory } from './stored-history.ts';
 import { quoted } from './tables.ts';
 
 /** What is appended, and how. */
@@ -84,7 +84,7 @@ interface GroupAppendOptions
   extends Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
   /** Different for each opening of a history. */
   readonly writer: string;
-  readonly storedLog: StoredLog;
+  readonly storedHistory: StoredHistory;
   /** Must be stored before the updates that follow them. */
   readonly signals: { readonly sent: Promise<unknown> };
   readonly clock: Clock;
@@ -137,9 +137,9 @@ export class GroupAppend {
     name: string,
     writer: AppendRequest['writer'],
   ): AppendRequest {
-    const { schema, storedLog, maxLength, maxAgeMs, durability } = this.#options;
+    const { schema, storedHistory, maxLength, maxAgeMs, durability } = this.#options;
     return {
-      ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream },
+      ...{ schema, maxLength, maxAgeMs, durability, stream: storedHistory.stream },
       ...{ name, updates, writer },
       times: updates.map(() => null),
       most: updates.length + EVICTED_EXTRA,

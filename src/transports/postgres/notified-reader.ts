@@ -1,12 +1,12 @@
 import { type Missed, missedBetween, NO_TAIL } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
-import type { StoredEntry } from '../handed-out.ts';
-import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
+import type { StoredEntry } from '../stored-entry.ts';
+import { reconcile, type ReconciledOptions } from '../lost-entries.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { PostgresSignals } from './postgres-signals.ts';
 import type { Session } from './session.ts';
-import type { StoredLog } from './stored-log.ts';
+import type { StoredHistory } from './stored-history.ts';
 
 /**
  * How long the reader waits for a notification. Afterwards it looks without one, because a notification may be missed,
@@ -19,8 +19,9 @@ const FULL_MS = 100;
 const ENTRIES_AT_ONCE = 128;
 const BYTES_AT_ONCE = 1024 * 1024;
 
-interface NotifiedReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
-  readonly storedLog: StoredLog;
+interface NotifiedReaderOptions
+  extends Omit<ReconciledOptions<Session>, 'store' | 'storedHistory'> {
+  readonly storedHistory: StoredHistory;
   readonly signals: PostgresSignals;
   readonly clock: Clock;
 }
@@ -45,7 +46,7 @@ export class NotifiedReader implements ServerReader<Session> {
    * needs no look.
    */
   notified(payload: string): void {
-    if (payload !== '' && Number(payload) <= this.#options.handedOut.stored) return;
+    if (payload !== '' && Number(payload) <= this.#options.delivered.stored) return;
     this.lookAgain();
   }
 
@@ -89,46 +90,46 @@ export class NotifiedReader implements ServerReader<Session> {
    * they are read.
    */
   deliverOwn = (entries: readonly StoredEntry[], signalEnd: number): void => {
-    const { handedOut, signals } = this.#options;
+    const { delivered, signals } = this.#options;
     const [first] = entries;
-    if (first === undefined || !handedOut.isFollowedBy(first) || signals.last !== signalEnd) {
+    if (first === undefined || !delivered.isFollowedBy(first) || signals.last !== signalEnd) {
       this.lookAgain();
-    } else this.#handOut(entries, null);
+    } else this.#deliver(entries, null);
   };
 
   /** Resolves to whether there may be more to read at once. */
   async #look(session: Session): Promise<boolean> {
-    const { storedLog, handedOut, signals } = this.#options;
+    const { storedHistory, delivered, signals } = this.#options;
     const { reader } = session;
-    const from = handedOut.stored;
-    const view = await storedLog.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
+    const from = delivered.stored;
+    const view = await storedHistory.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
     // All earlier signals are passed on first, so that nothing is delivered to streams that a signal has ended.
     if (view.signals !== signals.last) await signals.catchUp(session);
     // Meanwhile, this process may have delivered entries of its own.
-    if (handedOut.stored !== from) return true;
+    if (delivered.stored !== from) return true;
     const [first] = view.entries;
-    if (first === undefined || !handedOut.isFollowedBy(first)) {
-      const isSame = view.position === from && view.key === (handedOut.lastKey ?? null);
+    if (first === undefined || !delivered.isFollowedBy(first)) {
+      const isSame = view.position === from && view.key === (delivered.lastKey ?? null);
       if (!isSame && (await this.reconcile(session))) return true;
-      if (handedOut.stored !== from) return true;
+      if (delivered.stored !== from) return true;
       if (first === undefined) {
         signals.flush();
         return this.#isDue;
       }
     }
-    const missed = handedOut.hasGapBefore(view.entries)
+    const missed = delivered.hasGapBefore(view.entries)
       ? missedBetween(from, first.position, view.evicted)
       : null;
-    this.#handOut(view.entries, missed);
+    this.#deliver(view.entries, missed);
     return true;
   }
 
-  #handOut(entries: readonly StoredEntry[], missed: Missed | null): void {
-    const { handedOut, readBacks } = this.#options;
-    const seen = handedOut.advance(entries);
+  #deliver(entries: readonly StoredEntry[], missed: Missed | null): void {
+    const { delivered, readBacks } = this.#options;
+    const seen = delivered.advance(entries);
     if (missed !== null) this.tail.overtaken(missed);
     this.tail.deliver(seen);
-    readBacks.settle(handedOut);
+    readBacks.settle(delivered);
   }
 
   #nextNotification(): Promise<void> {

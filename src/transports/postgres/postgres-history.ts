@@ -6,17 +6,17 @@ import {
   type PostgresPlace,
   type Row,
 } from '../../postgres/connection.ts';
-import type { Range, StoredEntry } from '../handed-out.ts';
+import type { Range, StoredEntry } from '../stored-entry.ts';
 import {
   type History,
-  type HistoryEntry,
+  type DatedUpdate,
   type HistoryStats,
   type HistorySurroundings,
   ServerHistory,
   streamNotFound,
 } from '../history.ts';
 import { appendGroup } from './group-append.ts';
-import { decodeEntry, StoredLog, type StreamPlace } from './stored-log.ts';
+import { decodeEntry, StoredHistory, type StreamPlace } from './stored-history.ts';
 import { ensureTables, hasTables, quoted } from './tables.ts';
 
 /**
@@ -30,17 +30,17 @@ export async function openPostgresHistory(
 ): Promise<History> {
   const connection = await connectPostgres(place, { clock });
   try {
-    const log = new StoredLog(place);
+    const history = new StoredHistory(place);
     if (create) {
       await ensureTables(connection, place.schema);
-      await log.create(connection);
+      await history.create(connection);
     } else if (
       !(await hasTables(connection, place.schema)) ||
-      (!(await log.exists(connection)) && (await hasStreams(connection, place.schema)))
+      (!(await history.exists(connection)) && (await hasStreams(connection, place.schema)))
     ) {
       throw streamNotFound(place.stream, 'PostgreSQL');
     }
-    return new PostgresHistory(place.schema, connection, log);
+    return new PostgresHistory(place.schema, connection, history);
   } catch (error) {
     connection.close();
     if (error instanceof HubgateError) throw error;
@@ -58,13 +58,13 @@ class PostgresHistory extends ServerHistory<Row> {
   protected readonly store = 'PostgreSQL';
   readonly #schema: string;
   readonly #connection: PostgresConnection;
-  readonly #log: StoredLog;
+  readonly #history: StoredHistory;
 
-  constructor(schema: string, connection: PostgresConnection, log: StoredLog) {
+  constructor(schema: string, connection: PostgresConnection, history: StoredHistory) {
     super();
     this.#schema = schema;
     this.#connection = connection;
-    this.#log = log;
+    this.#history = history;
   }
 
   /** The bytes are this hub's part of the table, by its number of entries. */
@@ -77,7 +77,7 @@ class PostgresHistory extends ServerHistory<Row> {
         pg_total_relation_size('${s.replaceAll("'", "''")}.entries') * (s.updates + s.events)
           / greatest(1, (SELECT sum(updates + events) FROM ${s}.streams)) AS bytes
       FROM ${s}.streams s WHERE s.id = $1`,
-      [this.#log.stream],
+      [this.#history.stream],
     );
     const { updates, events, position, last_id: id, oldest, newest, bytes } = row ?? {};
     return {
@@ -91,9 +91,9 @@ class PostgresHistory extends ServerHistory<Row> {
     };
   }
 
-  async add(entries: readonly HistoryEntry[]): Promise<void> {
+  async add(entries: readonly DatedUpdate[]): Promise<void> {
     await appendGroup(this.#connection, {
-      ...{ schema: this.#schema, stream: this.#log.stream, writer: null, durability: 'commit' },
+      ...{ schema: this.#schema, stream: this.#history.stream, writer: null, durability: 'commit' },
       name: randomBytes(12).toString('base64url'),
       updates: entries.map(({ update }) => update),
       times: entries.map(({ at }) => at),
@@ -106,11 +106,11 @@ class PostgresHistory extends ServerHistory<Row> {
   }
 
   protected async end(): Promise<number> {
-    return this.#log.stream === 0 ? 0 : (await this.#log.end(this.#connection)).position;
+    return this.#history.stream === 0 ? 0 : (await this.#history.end(this.#connection)).position;
   }
 
   protected rows(range: Range, limit: number, bytes: number): Promise<readonly Row[]> {
-    return this.#log.rows(this.#connection, range, limit, bytes);
+    return this.#history.rows(this.#connection, range, limit, bytes);
   }
 
   protected positionOf(row: Row): number {

@@ -171,8 +171,8 @@ export class PostgresPresence implements PresenceSteps<Key> {
   }
 
   #query(text: string, values: readonly unknown[], name: string): Promise<readonly Row[]> {
-    const { storedLog, session } = this.#options;
-    return session().commands.query(text, [storedLog.stream, ...values], {
+    const { storedHistory, session } = this.#options;
+    return session().commands.query(text, [storedHistory.stream, ...values], {
       name: `${this.#s} ${name}`,
     });
   }
@@ -204,7 +204,7 @@ export class Gathered<Item, Result> {
   readonly #answer: (items: readonly Item[]) => Promise<readonly Result[]>;
   readonly #most: number;
   #waiting: Waiting<Item, Result>[] = [];
-  #running = false;
+  #isRunning = false;
 
   /**
    * @param answer resolves to one result for each item
@@ -222,12 +222,12 @@ export class Gathered<Item, Result> {
   ask(items: readonly Item[], records = items.length): Promise<readonly Result[]> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ items, records, resolve, reject });
-      if (!this.#running) void this.#run();
+      if (!this.#isRunning) void this.#run();
     });
   }
 
   async #run(): Promise<void> {
-    this.#running = true;
+    this.#isRunning = true;
     while (this.#waiting.length > 0) {
       const together = this.#next();
       try {
@@ -241,7 +241,7 @@ export class Gathered<Item, Result> {
         for (const { reject } of together) reject(error);
       }
     }
-    this.#running = false;
+    this.#isRunning = false;
   }
 
   #next(): readonly Waiting<Item, Result>[] {

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Queries, Row } from '../../postgres/connection.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { ServerSignals } from '../handed-out.ts';
+import { ServerSignals } from '../server-signals.ts';
 import type { Session } from './session.ts';
-import type { StoredLog } from './stored-log.ts';
+import type { StoredHistory } from './stored-history.ts';
 import { quoted } from './tables.ts';
 import { setNewest } from '../../kernel/collections.ts';
 
@@ -14,7 +14,7 @@ const KNOWN = 1000;
 
 export interface PostgresSignalsOptions {
   readonly schema: string;
-  readonly storedLog: StoredLog;
+  readonly storedHistory: StoredHistory;
   readonly process: string;
   /** @throws while PostgreSQL is unavailable */
   readonly session: () => Session;
@@ -43,7 +43,7 @@ export class PostgresSignals extends ServerSignals<Session> {
     const newest = await this.#newest(reader);
     for (const row of newest.toReversed()) this.#remember(row);
     const text = `SELECT position FROM ${this.#s}.signal_ends WHERE stream = $1`;
-    const [end] = await reader.query(text, [this.#options.storedLog.stream]);
+    const [end] = await reader.query(text, [this.#options.storedHistory.stream]);
     this.#last = Number(end?.['position'] ?? 0);
   }
 
@@ -60,11 +60,11 @@ export class PostgresSignals extends ServerSignals<Session> {
   }
 
   async catchUp({ reader }: Session): Promise<void> {
-    const { storedLog } = this.#options;
+    const { storedHistory } = this.#options;
     const text = `SELECT position, key, process, message FROM ${this.#s}.signals
       WHERE stream = $1 AND position > $2 ORDER BY position LIMIT ${AT_ONCE}`;
     for (let count = AT_ONCE; count === AT_ONCE; ) {
-      const rows = await reader.query(text, [storedLog.stream, this.#last], {
+      const rows = await reader.query(text, [storedHistory.stream, this.#last], {
         name: `${this.#s} signals`,
       });
       for (const row of rows) this.#take(row);
@@ -89,12 +89,12 @@ export class PostgresSignals extends ServerSignals<Session> {
   #newest(reader: Queries): Promise<readonly Row[]> {
     const text = `SELECT position, key FROM ${this.#s}.signals
       WHERE stream = $1 ORDER BY position DESC LIMIT ${KNOWN}`;
-    return reader.query(text, [this.#options.storedLog.stream]);
+    return reader.query(text, [this.#options.storedHistory.stream]);
   }
 
   protected async store(message: string): Promise<void> {
-    const { storedLog, process, session } = this.#options;
-    const values = [storedLog.stream, randomUUID(), process, message];
+    const { storedHistory, process, session } = this.#options;
+    const values = [storedHistory.stream, randomUUID(), process, message];
     const text = `SELECT ${this.#s}.signal($1, $2, $3, $4)`;
     await session().commands.query(text, values, { name: `${this.#s} signal` });
   }

@@ -6,16 +6,16 @@ import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { faultOf } from '../../postgres/connection.ts';
-import { HandedOut } from '../handed-out.ts';
+import { DeliveredPosition } from '../delivered-position.ts';
 import { groupStore, ReadBacks } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';
-import { type ServerLog, ServerTransport } from '../server-transport.ts';
+import { type QueriedHistory, ServerTransport } from '../server-transport.ts';
 import { GroupAppend } from './group-append.ts';
 import { NotifiedReader } from './notified-reader.ts';
 import { PostgresPresence } from './postgres-presence.ts';
 import { PostgresSignals } from './postgres-signals.ts';
 import { Session, type SessionPlace } from './session.ts';
-import { StoredLog, type StreamPlace } from './stored-log.ts';
+import { StoredHistory, type StreamPlace } from './stored-history.ts';
 import { channelOf, ensureTables, quoted } from './tables.ts';
 
 export interface PostgresTransportOptions
@@ -58,38 +58,38 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
     ...{ isElsewhere, clock, random, log },
   });
   const process = randomUUID();
-  const storedLog = new StoredLog({ schema, stream });
-  const place = { schema, storedLog, process };
+  const storedHistory = new StoredHistory({ schema, stream });
+  const place = { schema, storedHistory, process };
   const session = () => sessions.live();
   const signals = new PostgresSignals({ ...place, session, log });
-  const handedOut = new HandedOut();
+  const delivered = new DeliveredPosition();
   const readBacks = new ReadBacks(clock);
-  const read = { storedLog, handedOut, readBacks, clock };
+  const read = { storedHistory, delivered, readBacks, clock };
   const reader = new NotifiedReader({ ...read, signals, log });
   const append = new GroupAppend({
-    ...{ schema, storedLog, maxLength, maxAgeMs, durability, signals, clock },
+    ...{ schema, storedHistory, maxLength, maxAgeMs, durability, signals, clock },
     ...{ writer: process, deliver: reader.deliverOwn },
   });
   const refuses = async (session: Session): Promise<boolean> =>
-    (await standbysOf(session, schema, storedLog)) === '' && durability === 'replicated';
+    (await standbysOf(session, schema, storedHistory)) === '' && durability === 'replicated';
   const transport: ServerTransport<Session> = new ServerTransport<Session>({
-    ...{ store: 'PostgreSQL', clock, maxLength, sessions, handedOut, readBacks, reader, signals },
-    storedLog: onSessions(storedLog),
+    ...{ store: 'PostgreSQL', clock, maxLength, sessions, delivered, readBacks, reader, signals },
+    storedHistory: onSessions(storedHistory),
     presence: new ServerPresence({
       ...{ store: 'PostgreSQL', session, clock: options.presenceClock ?? clock, log },
       isAway: () => sessions.isAway,
       isElsewhere,
       steps: (live) => new PostgresPresence({ ...place, session: live }),
     }),
-    counts: countsOf(schema, storedLog, sessions),
-    database: databaseOf(schema, storedLog, sessions, append, () => transport.caughtUp()),
+    counts: countsOf(schema, storedHistory, sessions),
+    database: databaseOf(schema, storedHistory, sessions, append, () => transport.caughtUp()),
     append: groupStore<Session>({
-      ...{ store: 'PostgreSQL', sessions, handedOut, readBacks, signals, clock, faultOf },
+      ...{ store: 'PostgreSQL', sessions, delivered, readBacks, signals, clock, faultOf },
       attempt: (one, group, of) => append.attempt(one, group, of),
     }),
     async prepare(session) {
       await ensureTables(session.commands, schema);
-      await storedLog.create(session.commands);
+      await storedHistory.create(session.commands);
       if (durability === 'replicated' && (await refuses(session))) {
         log.warn('PostgreSQL refuses updates', { reason: NO_STANDBYS });
       }
@@ -104,13 +104,13 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
 }
 
 /** The stored history, asked on the connection for replays. */
-function onSessions(storedLog: StoredLog): ServerLog<Session> {
+function onSessions(storedHistory: StoredHistory): QueriedHistory<Session> {
   return {
-    end: ({ commands }) => storedLog.end(commands),
-    page: ({ commands }, range, limit, bytes) => storedLog.page(commands, range, limit, bytes),
-    newest: ({ commands }, range, limit) => storedLog.newest(commands, range, limit),
-    find: ({ commands }, eventId) => storedLog.find(commands, eventId),
-    evicted: ({ commands }) => storedLog.evicted(commands),
+    end: ({ commands }) => storedHistory.end(commands),
+    page: ({ commands }, range, limit, bytes) => storedHistory.page(commands, range, limit, bytes),
+    newest: ({ commands }, range, limit) => storedHistory.newest(commands, range, limit),
+    find: ({ commands }, eventId) => storedHistory.find(commands, eventId),
+    evicted: ({ commands }) => storedHistory.evicted(commands),
   };
 }
 
@@ -118,7 +118,7 @@ function onSessions(storedLog: StoredLog): ServerLog<Session> {
 async function standbysOf(
   { commands }: Session,
   schema: string,
-  { stream }: StoredLog,
+  { stream }: StoredHistory,
 ): Promise<string> {
   const s = quoted(schema);
   const [row] = await commands.query(
@@ -133,7 +133,7 @@ async function standbysOf(
 
 function countsOf(
   schema: string,
-  storedLog: StoredLog,
+  storedHistory: StoredHistory,
   sessions: Sessions<Session>,
 ): TransportCounts {
   const s = quoted(schema);
@@ -143,7 +143,7 @@ function countsOf(
       const [row] = await sessions.ask(({ commands }) =>
         commands.query(
           `SELECT * FROM ${s}.count($1, $2, $3, $4)`,
-          [storedLog.stream, digest, events, windowMs],
+          [storedHistory.stream, digest, events, windowMs],
           { name: `${s} count` },
         ),
       );
@@ -159,7 +159,7 @@ function countsOf(
 
 function databaseOf(
   schema: string,
-  storedLog: StoredLog,
+  storedHistory: StoredHistory,
   sessions: Sessions<Session>,
   append: GroupAppend,
   caughtUp: () => Promise<void>,
@@ -169,7 +169,7 @@ function databaseOf(
     includes: async (connection) => {
       // Whether two addresses lead to the same database shows what one of them has stored.
       const writer = `joined ${randomUUID()}`;
-      const { stream } = storedLog;
+      const { stream } = storedHistory;
       await sessions.ask(({ commands }) =>
         commands.query(`INSERT INTO ${s}.writers VALUES ($1, $2, 0, 0, now())`, [stream, writer]),
       );

@@ -1,11 +1,12 @@
 import { missedBetween, NO_TAIL, PAGE_BYTES } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { ServerSignals, type StoredEntry } from '../handed-out.ts';
-import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
+import { ServerSignals } from '../server-signals.ts';
+import type { StoredEntry } from '../stored-entry.ts';
+import { reconcile, type ReconciledOptions } from '../lost-entries.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { HubKeys } from './keys.ts';
-import { decodeEntry, listOf, placeOf, type StoredLog } from './stored-log.ts';
+import { decodeEntry, listOf, placeOf, type StoredHistory } from './stored-history.ts';
 import type { Session } from './session.ts';
 
 /**
@@ -22,11 +23,12 @@ const ENTRIES_OF_PAGE = 128;
 /** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
-interface BlockingReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
+interface BlockingReaderOptions
+  extends Omit<ReconciledOptions<Session>, 'store' | 'storedHistory'> {
   readonly keys: HubKeys;
   /** Replicas that must have an entry before it is delivered, and that must confirm a loss. */
   readonly replicas: number;
-  readonly storedLog: StoredLog;
+  readonly storedHistory: StoredHistory;
   readonly signals: RedisSignals;
 }
 
@@ -68,7 +70,7 @@ export class BlockingReader implements ServerReader<Session> {
 
   /** Waits for new entries and signals. Resolves to whether there may be more. */
   async #takeNext(session: Session): Promise<boolean> {
-    const { keys, handedOut, signals } = this.#options;
+    const { keys, delivered, signals } = this.#options;
     const reply = await session.block(
       BLOCK_MS,
       'XREAD',
@@ -79,7 +81,7 @@ export class BlockingReader implements ServerReader<Session> {
       'STREAMS',
       keys.log,
       keys.signals,
-      placeOf(handedOut.stored),
+      placeOf(delivered.stored),
       signals.last,
     );
     const streams = listOf(reply).map((stream) => listOf(stream));
@@ -89,7 +91,7 @@ export class BlockingReader implements ServerReader<Session> {
     if (signalled.length === ENTRIES_OF_READ) await signals.catchUp(session);
     const own = streams.find(([name]) => name === keys.log);
     const entries = listOf(own?.[1]).map(decodeEntry);
-    await this.#handOut(session, entries);
+    await this.#deliver(session, entries);
     return entries.length === ENTRIES_OF_READ;
   }
 
@@ -112,33 +114,33 @@ export class BlockingReader implements ServerReader<Session> {
 
   /** Reads what has arrived, however much that is, in parts of bounded size. Resolves to whether there may be more. */
   async #takePage(session: Session): Promise<boolean> {
-    const { storedLog, handedOut, signals } = this.#options;
-    const range = [handedOut.stored + 1, Number.MAX_SAFE_INTEGER] as const;
+    const { storedHistory, delivered, signals } = this.#options;
+    const range = [delivered.stored + 1, Number.MAX_SAFE_INTEGER] as const;
     // The server answers in this order, so it returns the signals before these entries, too.
     const [entries] = await Promise.all([
-      storedLog.page(session, range, ENTRIES_OF_PAGE, PAGE_BYTES),
+      storedHistory.page(session, range, ENTRIES_OF_PAGE, PAGE_BYTES),
       signals.catchUp(session),
     ]);
-    if (entries.length > 0) await this.#handOut(session, entries);
+    if (entries.length > 0) await this.#deliver(session, entries);
     return entries.length > 0;
   }
 
-  async #handOut(session: Session, entries: readonly StoredEntry[]): Promise<void> {
-    const { replicas, storedLog, handedOut, readBacks, signals } = this.#options;
+  async #deliver(session: Session, entries: readonly StoredEntry[]): Promise<void> {
+    const { replicas, storedHistory, delivered, readBacks, signals } = this.#options;
     const [first] = entries;
-    if (first === undefined || !handedOut.isFollowedBy(first)) {
+    if (first === undefined || !delivered.isFollowedBy(first)) {
       // Nothing arrived, or an entry that does not follow what was read.
       if (await this.reconcile(session)) return;
       if (first === undefined) return signals.flush();
     }
     if (replicas > 0) await this.#untilReplicated(session);
-    const missed = handedOut.hasGapBefore(entries)
-      ? missedBetween(handedOut.stored, first.position, await storedLog.evicted(session))
+    const missed = delivered.hasGapBefore(entries)
+      ? missedBetween(delivered.stored, first.position, await storedHistory.evicted(session))
       : null;
-    const seen = handedOut.advance(entries);
+    const seen = delivered.advance(entries);
     if (missed !== null) this.tail.overtaken(missed);
     this.tail.deliver(seen);
-    readBacks.settle(handedOut);
+    readBacks.settle(delivered);
   }
 
   /** Waits for the replicas: an entry that is delivered must not be lost with the primary. */

@@ -1,6 +1,6 @@
 import {
   type History,
-  type HistoryEntry,
+  type DatedUpdate,
   type HistoryStats,
   type HistorySurroundings,
   ServerHistory,
@@ -10,8 +10,8 @@ import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { READ } from './scripts.ts';
 import { Session } from './session.ts';
-import type { Range, StoredEntry } from '../handed-out.ts';
-import { appendArguments, decodeEntry, listOf, placeOf } from './stored-log.ts';
+import type { Range, StoredEntry } from '../stored-entry.ts';
+import { appendArguments, decodeEntry, listOf, placeOf } from './stored-history.ts';
 import { randomBytes } from 'node:crypto';
 
 /**
@@ -66,7 +66,7 @@ class RedisHistory extends ServerHistory<unknown> {
   }
 
   /** The server assigns the time of acceptance. */
-  async add(entries: readonly HistoryEntry[]): Promise<void> {
+  async add(entries: readonly DatedUpdate[]): Promise<void> {
     const updates = entries.flatMap(({ update }) => appendArguments(update));
     const args = [randomBytes(12).toString('base64url'), '', '0', '0', '0', ...updates];
     await this.#session.append(appendedKeys(this.#keys), args, 0);

@@ -5,14 +5,14 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { BlockingReader, RedisSignals } from './blocking-reader.ts';
-import { HandedOut } from '../handed-out.ts';
+import { DeliveredPosition } from '../delivered-position.ts';
 import { hubKeys, type HubKeys, appendedKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { EVICTED_EXTRA, groupStore, ReadBacks, uncertain } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';
 import { ServerTransport } from '../server-transport.ts';
 import { RedisPresence } from './redis-presence.ts';
-import { listOf, StoredLog, appendArguments } from './stored-log.ts';
+import { listOf, StoredHistory, appendArguments } from './stored-history.ts';
 import { COUNT } from './scripts.ts';
 import { refusalOf, Session } from './session.ts';
 
@@ -50,12 +50,12 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const process = randomUUID();
   const session = () => sessions.live();
   const signals = new RedisSignals({ keys, process, session, log });
-  const storedLog = new StoredLog(keys);
-  const handedOut = new HandedOut();
+  const storedHistory = new StoredHistory(keys);
+  const delivered = new DeliveredPosition();
   const readBacks = new ReadBacks(clock);
-  const read = { keys, replicas, handedOut, readBacks };
+  const read = { keys, replicas, delivered, readBacks };
   const append = groupStore<Session>({
-    ...{ store: 'Redis', sessions, handedOut, readBacks, signals, clock, faultOf: refusalOf },
+    ...{ store: 'Redis', sessions, delivered, readBacks, signals, clock, faultOf: refusalOf },
     async attempt(session, group, { name, batch }) {
       const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
       const args = [name, String(batch), ...limits, ...group.flatMap(appendArguments)];
@@ -68,8 +68,8 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     },
   });
   const transport = new ServerTransport({
-    ...{ store: 'Redis', clock, maxLength, sessions, storedLog, handedOut, readBacks, signals },
-    reader: new BlockingReader({ ...read, storedLog, signals, log }),
+    ...{ store: 'Redis', clock, maxLength, sessions, storedHistory, delivered, readBacks, signals },
+    reader: new BlockingReader({ ...read, storedHistory, signals, log }),
     presence: new ServerPresence({
       ...{ store: 'Redis', session, clock: options.presenceClock ?? clock, log },
       isAway: () => sessions.isAway,

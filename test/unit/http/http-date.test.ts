@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { parseHttpDate } from '../../../src/http/conditions.ts';
+import { parseHttpDate } from '../../../src/http/http-date.ts';
 
 const NOW = Date.parse('2026-01-01T00:00:00Z');
 const MOMENT = Date.parse('2050-08-18T02:01:18Z');

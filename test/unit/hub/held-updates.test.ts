@@ -6,12 +6,12 @@ import { runInNewContext } from 'node:vm';
 import { Delivery, Flusher } from '../../../src/hub/delivery.ts';
 import { FanOut } from '../../../src/hub/fan-out.ts';
 import { Hub } from '../../../src/hub/hub.ts';
-import { LogPage } from '../../../src/hub/log-reader.ts';
+import { HistoryPage } from '../../../src/hub/history-reader.ts';
 import { compileMatcher } from '../../../src/hub/matcher.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
-import type { LogEntry } from '../../../src/hub/transport.ts';
+import type { HistoryEntry } from '../../../src/hub/transport.ts';
 import { GroupCommit } from '../../../src/transports/group-commit.ts';
 import { Budget, type Scheduler } from '../../../src/kernel/scheduler.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
@@ -24,7 +24,7 @@ const collectGarbage = runInNewContext('gc') as () => void;
 
 const base = 'https://hub.invalid/hub';
 
-function entry(position: number, topics: readonly string[] = ['t'], data = ''): LogEntry {
+function entry(position: number, topics: readonly string[] = ['t'], data = ''): HistoryEntry {
   const update = { id: `u${position}`, topics, data, private: false, type: null, retry: null };
   return { position, update };
 }
@@ -34,7 +34,7 @@ function isGivenOut(sendBuffer: { readonly isListed: boolean; flush(): boolean }
   const scheduler = { add: () => {} } as unknown as Scheduler;
   const delivery: Delivery = new Delivery(new SubscriptionIndex(), base, scheduler, () => 0, {
     deliver: () => {},
-    // The next page of the log waits for it at once.
+    // The next page of the history waits for it at once.
     flushed: (subscriber) => delivery.flush(subscriber),
   });
   for (let count = 0; count < 1_000; count += 1) {
@@ -50,7 +50,7 @@ function isGivenOut(sendBuffer: { readonly isListed: boolean; flush(): boolean }
 describe('the updates that a hub keeps in memory', () => {
   it('do not include delivered updates, even if the backlog is never empty', async () => {
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
-    const early: WeakRef<LogEntry>[] = [];
+    const early: WeakRef<HistoryEntry>[] = [];
     for (let position = 1; position <= 8_000; position += 1) {
       const one = entry(position);
       if (position <= 100) early.push(new WeakRef(one));
@@ -97,7 +97,7 @@ describe('the updates that a hub keeps in memory', () => {
     fanOut.add([entry(1, topics)]);
     assert.ok(fanOut.backlogSize >= 1_000_000);
     assert.ok(
-      new LogPage(
+      new HistoryPage(
         { after: 0, until: 1, evicted: { updates: 0, events: 0 } },
         [entry(1, topics)],
         base,

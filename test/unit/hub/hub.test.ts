@@ -163,7 +163,7 @@ describe('hub: delivery', () => {
     await assert.rejects(connect({}), { code: 'transport-closed' });
     const publisher = { issuerKey: 'issuer', tokenId: null, session: null };
     assert.ok(
-      hub.admission.admits(publisher, hub.admission.revision),
+      hub.admission.admits(publisher, hub.admission.revocationEpoch),
       'an update that is on its way is stored',
     );
     clock.advance(1100);
@@ -388,7 +388,7 @@ describe('hub: replay', () => {
     const slow = await connect({ lastEventId: 'u1' }, { blocked: true });
     for (let i = 0; i < 10; i += 1) await turn();
     const before = slow.ids().length;
-    assert.ok(before > 0 && before < 150, `${before} before the log goes on`);
+    assert.ok(before > 0 && before < 150, `${before} before the history goes on`);
     // All that it has not read is evicted meanwhile.
     for (let id = 201; id <= 450; id += 1) await hub.publish(update(`u${id}`));
     slow.drain();
@@ -764,7 +764,7 @@ describe('hub: a gap in the history', () => {
   });
 });
 
-/** A log in memory whose tail can be away, as that of a process that is halted. */
+/** A history in memory whose tail can be away, as that of a process that is halted. */
 function lagging(size: number): {
   readonly transport: Transport;
   away(): void;

@@ -6,7 +6,7 @@ import { compileMatcher } from '../../../src/hub/matcher.ts';
 import type { EventSink, SinkListener } from '../../../src/hub/send-buffer.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
-import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
+import type { HistoryEntry, Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
@@ -334,7 +334,7 @@ describe('live path: the cost of a delivery', () => {
     const pages: number[] = [];
     const counting: Transport = Object.create(transport, {
       read: {
-        value: async (after: number, limit: number): Promise<readonly LogEntry[]> => {
+        value: async (after: number, limit: number): Promise<readonly HistoryEntry[]> => {
           const entries = await transport.read(after, limit);
           pages.push(entries.length);
           return entries;
@@ -434,7 +434,7 @@ describe('live path: subscribers that connect during a revocation', () => {
 
   it('refuses only subscribers that were revoked or logged out while they connected', async (test) => {
     const { hub, connect } = setUp(test);
-    const revocationEpoch = hub.admission.revision;
+    const { revocationEpoch } = hub.admission;
     hub.revocation.revoke('token');
     hub.revocation.signOut('session');
     await assert.rejects(connect({ revocationEpoch, tokenId: 'token' }), { code: 'not-admitted' });
@@ -443,7 +443,7 @@ describe('live path: subscribers that connect during a revocation', () => {
     });
     await connect({ revocationEpoch, tokenId: 'other', session: 'another' });
     await connect({
-      revocationEpoch: hub.admission.revision,
+      revocationEpoch: hub.admission.revocationEpoch,
       tokenId: 'token',
       session: 'session',
     });
@@ -459,7 +459,7 @@ describe('live path: subscribers that connect during a revocation', () => {
     assert.equal(hub.revocation.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
     // Another login of the browser, whose mark is the same, while the others still end.
-    const next = await connect({ revocationEpoch: hub.admission.revision, session: 's' });
+    const next = await connect({ revocationEpoch: hub.admission.revocationEpoch, session: 's' });
     await hub.publish(update('after'));
     await scheduler.all();
     assert.equal(ended(), 1_000);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
 import { compileMatcher, MAX_STREAM_STEPS } from '../../../src/hub/matcher.ts';
-import { Subscriber, type SubscriberKeeper } from '../../../src/hub/subscriber.ts';
+import { Subscriber, type SubscriberCallbacks } from '../../../src/hub/subscriber.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { wish } from '../../support/core-hub.ts';
 
@@ -89,8 +89,8 @@ function subscriber(...patterns: readonly string[]): Subscriber {
   const matchers = patterns.map((match) =>
     compileMatcher({ match, matchType: 'urlpattern' }, BASE, null),
   );
-  const keeper: SubscriberKeeper = { drained() {}, closed() {}, expired() {} };
-  return new Subscriber(wish({ matchers }), 0, 0, keeper);
+  const callbacks: SubscriberCallbacks = { drained() {}, closed() {}, expired() {} };
+  return new Subscriber(wish({ matchers }), 0, 0, callbacks);
 }
 
 function select(index: SubscriptionIndex, ...topics: readonly string[]) {

@@ -46,7 +46,7 @@ describe('scheduler', () => {
     assert.ok(long.done + longer.done >= TURN_STEPS - 2_000);
   });
 
-  it('runs a task that rests only after its rest, even if it is added in the meantime', async () => {
+  it('runs a task that pauses only after its pause, even if it is added in the meantime', async () => {
     const wakes: (() => void)[] = [];
     const turns: (() => void)[] = [];
     const scheduler = new Scheduler(
@@ -57,8 +57,8 @@ describe('scheduler', () => {
       for (const turn of turns.splice(0)) turn();
     };
     const [resting, other] = [new Steps(10), new Steps(10)];
-    scheduler.addAfterRest(resting);
-    scheduler.addAfterRest(resting);
+    scheduler.addAfterPause(resting);
+    scheduler.addAfterPause(resting);
     scheduler.add(resting);
     scheduler.add(other);
     takeTurns();
@@ -68,7 +68,7 @@ describe('scheduler', () => {
     takeTurns();
     assert.equal(resting.done, 10);
     const again = new Steps(10);
-    scheduler.addAfterRest(again);
+    scheduler.addAfterPause(again);
     assert.equal(wakes.length, 2);
   });
 

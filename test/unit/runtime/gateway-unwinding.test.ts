@@ -1,6 +1,6 @@
 import { registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -62,6 +62,14 @@ describe('resources that a configuration has opened', () => {
     await assert.rejects(gateway.start(), { code: 'listen-failed' });
     await gateway.stop();
     assert.equal(clock.waiting, 0);
+  });
+
+  it('are closed by a stop that leaves no listener at its signal', async (test) => {
+    const { gateway, open } = await start(test);
+    const { signal } = new AbortController();
+    await gateway.stop(signal);
+    assert.deepEqual([...open.names], []);
+    assert.equal(getEventListeners(signal, 'abort').length, 0);
   });
 
   for (const [from, bind] of [

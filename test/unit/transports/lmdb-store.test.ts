@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { open } from 'lmdb';
 import {
-  type LogEntry,
+  type HistoryEntry,
   SHARED_PRESENCE_EVENTS_KEPT,
   type Transport,
   NO_TAIL,
@@ -333,7 +333,7 @@ describe('a history in LMDB on disk', () => {
       for (const position of positions) await log.remove(position);
       await root.close();
     };
-    const ids = (entries: readonly LogEntry[]) => entries.map(({ update: { id } }) => id);
+    const ids = (entries: readonly HistoryEntry[]) => entries.map(({ update: { id } }) => id);
     const isMissing = (position: number) => ({
       code: 'transport-failed',
       message: new RegExp(`position ${position} of .*damaged.*hubgate history verify`),

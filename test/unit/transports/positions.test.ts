@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Positions } from '../../../src/transports/handed-out.ts';
+import { Positions } from '../../../src/transports/delivered-position.ts';
 
 describe('positions in a history that loses its end', () => {
   it('only grow, and keep what both versions share', () => {

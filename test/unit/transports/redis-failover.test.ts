@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { HandedOut } from '../../../src/transports/handed-out.ts';
-import { findLostEnd } from '../../../src/transports/damaged-log.ts';
+import { DeliveredPosition } from '../../../src/transports/delivered-position.ts';
+import { findLostEnd } from '../../../src/transports/lost-entries.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
-import type { StoredLog } from '../../../src/transports/redis/stored-log.ts';
+import type { StoredHistory } from '../../../src/transports/redis/stored-history.ts';
 import { update } from '../../support/lmdb-files.ts';
 
-function handedOutUpTo(position: number): HandedOut {
-  const handedOut = new HandedOut();
-  handedOut.beginAt({ position, key: `k${position}`, id: `u${position}`, updateId: null });
-  return handedOut;
+function deliveredUpTo(position: number): DeliveredPosition {
+  const delivered = new DeliveredPosition();
+  delivered.beginAt({ position, key: `k${position}`, id: `u${position}`, updateId: null });
+  return delivered;
 }
 
 describe('a history on a server that loses its end', () => {
@@ -17,17 +17,17 @@ describe('a history on a server that loses its end', () => {
     const log = {
       end: async () => ({ position: 0, key: null, id: null }),
       newest: () => assert.fail('it is empty'),
-    } as unknown as StoredLog;
-    const lost = await findLostEnd({} as unknown as Session, log, handedOutUpTo(500));
+    } as unknown as StoredHistory;
+    const lost = await findLostEnd({} as unknown as Session, log, deliveredUpTo(500));
     assert.deepEqual(lost, { common: 0, lost: 500, replaced: 0 });
   });
 
   it('finds the shared part, though presence events are evicted on both sides of it', async () => {
-    const handedOut = handedOutUpTo(0);
+    const delivered = deliveredUpTo(0);
     const entryAt = (position: number, key = `k${position}`) => ({
       ...{ position, key, previous: '', at: 0, update: update(`u${position}`) },
     });
-    handedOut.advance(Array.from({ length: 100 }, (_, index) => entryAt(index + 1)));
+    delivered.advance(Array.from({ length: 100 }, (_, index) => entryAt(index + 1)));
     for (const [common, top] of [
       [60, 90],
       [60, 100],
@@ -52,8 +52,8 @@ describe('a history on a server that loses its end', () => {
           ) => kept.filter(({ position }) => position >= first && position <= end).slice(-limit),
           page: async (_session: unknown, [first, end]: readonly [number, number], limit: number) =>
             kept.filter(({ position }) => position >= first && position <= end).slice(0, limit),
-        } as unknown as StoredLog;
-        const lost = await findLostEnd({} as unknown as Session, log, handedOut);
+        } as unknown as StoredHistory;
+        const lost = await findLostEnd({} as unknown as Session, log, delivered);
         // What is evicted on the border could have been either: nobody gets it any more.
         const isOpen = from <= common + 1 && to > common;
         const highest = isOpen ? Math.min(to, 100) : common;

@@ -1,11 +1,15 @@
-import type { DnsChallengeConfig, DnsProviderConfig } from '../../../config/dns-challenge.ts';
+import type {
+  AcmeDnsConfig,
+  DnsChallengeConfig,
+  DnsProviderConfig,
+} from '../../../config/dns-challenge.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { messageOf } from '../../../kernel/error.ts';
 import type { Logger } from '../../../kernel/log.ts';
-import { acmeDnsProvider } from './acme-dns.ts';
 import { execProvider } from './exec.ts';
 import { untilPropagated } from './propagation.ts';
 import { rfc2136Provider } from './rfc2136.ts';
+import { DnsApi } from './services/api.ts';
 import { type ChallengeRecord, type DnsProvider, serviceProvider } from './services/provider.ts';
 
 /** Time to remove a record. Only a gateway that is stopping waits for this. */
@@ -70,4 +74,27 @@ function dnsProvider(config: DnsProviderConfig): DnsProvider {
     default:
       return serviceProvider(config);
   }
+}
+
+/**
+ * The API of acme-dns (github.com/joohoi/acme-dns, "Update endpoint"). The server keeps only the last two TXT
+ * values of a subdomain, so nothing has to be removed.
+ */
+export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
+  const { serverUrl: baseUrl, subdomain } = config;
+  return {
+    async present({ value }, signal) {
+      const [user, key] = [config.username.reveal(), config.password.reveal()];
+      const api = new DnsApi({
+        ...{ service: 'acme-dns', baseUrl, signal },
+        authorize: () => ({ 'x-api-user': user, 'x-api-key': key }),
+        secrets: [user, key],
+      });
+      const body = { subdomain, txt: value };
+      const { status } = await api.send('POST', '/update', { body, accept: [401] });
+      if (status !== 401) return;
+      throw api.error('answers 401: username, password and subdomain do not match');
+    },
+    async cleanup() {},
+  };
 }

@@ -10,7 +10,7 @@ import {
 } from '../../../../../src/config/dns-challenge.ts';
 import { messageOf } from '../../../../../src/kernel/error.ts';
 import { Secret } from '../../../../../src/kernel/secret.ts';
-import { acmeDnsProvider } from '../../../../../src/tls/acme/dns/acme-dns.ts';
+import { acmeDnsProvider } from '../../../../../src/tls/acme/dns/dns-challenge.ts';
 import { serviceProvider } from '../../../../../src/tls/acme/dns/services/provider.ts';
 import {
   type FakeApi,

@@ -42,13 +42,13 @@ export interface ShareableResponse {
 }
 
 /** The decision about a response of the app. */
-export type Admitted =
+export type Decision =
   | { readonly kind: 'shared'; readonly answer: ShareableResponse }
   | { readonly kind: 'pass'; readonly head: ResponseHead }
   /** The stored response is used instead. */
   | { readonly kind: 'discard' };
 
-export interface AdmissionOptions
+export interface StorageDecisionOptions
   extends StoringRules,
     Pick<CacheContext, 'namesOf' | 'namesOfTags'> {
   readonly clock: Clock;
@@ -62,14 +62,14 @@ export interface AdmissionOptions
 }
 
 /** Decides which responses of the app are stored, and how each one is delivered. */
-export class Admission {
-  readonly #options: AdmissionOptions;
+export class StorageDecision {
+  readonly #options: StorageDecisionOptions;
 
-  constructor(options: AdmissionOptions) {
+  constructor(options: StorageDecisionOptions) {
     this.#options = options;
   }
 
-  decide(head: ResponseHead, fetch: FetchExchange, originRequest: OriginRequest): Admitted {
+  decide(head: ResponseHead, fetch: FetchExchange, originRequest: OriginRequest): Decision {
     const received = momentOf(this.#options.clock);
     const { fallback, renewing, exchange, why } = originRequest;
     const { status } = head;
@@ -105,7 +105,7 @@ export class Admission {
     originRequest: OriginRequest,
     renewing: StoredResponse,
     received: Moment,
-  ): Admitted {
+  ): Decision {
     const before = renewing.hidden.clone();
     for (const [name, value] of renewing.headers) before.append(name, value);
     const headers = renewedFields(before, head.headers);

@@ -5,16 +5,16 @@ import {
   decodeUpdate,
   encodeBody,
   type EntryMark,
-  type LogEnd,
+  type HistoryEnd,
   type Range,
   type StoredEntry,
-} from '../handed-out.ts';
+} from '../stored-entry.ts';
 import { FORMAT, MARKS, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
 
 /** The history as stored in Redis. Each method is one query on the given session. */
-export class StoredLog {
+export class StoredHistory {
   readonly #keys: HubKeys;
 
   constructor(keys: HubKeys) {
@@ -22,14 +22,14 @@ export class StoredLog {
   }
 
   /** @throws HubgateError `history-too-new` */
-  async end(session: Session): Promise<LogEnd> {
+  async end(session: Session): Promise<HistoryEnd> {
     const fields = ['version', 'position', 'key', 'id', 'update'];
     const reply = await session.command('HMGET', this.#keys.meta, ...fields);
     const [version, position, key, id, update] = listOf(reply);
     if (version !== null && Number(version) > FORMAT) {
       throw new HubgateError(
         'history-too-new',
-        'The log in Redis was written by a later version of hubgate; run that one',
+        'The history in Redis was written by a later version of hubgate; run that one',
       );
     }
     if (position === null) return this.#lastEntry(session);
@@ -42,7 +42,7 @@ export class StoredLog {
   }
 
   /** The end as the entries show it: the server may have evicted the other key. */
-  async #lastEntry(session: Session): Promise<LogEnd> {
+  async #lastEntry(session: Session): Promise<HistoryEnd> {
     const { log } = this.#keys;
     const [newest] = listOf(await session.command('XREVRANGE', log, '+', '-', 'COUNT', '1'));
     if (newest === undefined) return { position: 0, key: null, id: null, updateId: null };

@@ -3,9 +3,9 @@ import { after, describe, it } from 'node:test';
 import { Hub } from '../../../src/hub/hub.ts';
 import { compileMatcher } from '../../../src/hub/matcher.ts';
 import { profiles } from '../../../src/hub/profile.ts';
-import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
+import type { HistoryEntry, Transport } from '../../../src/hub/transport.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
-import { openDespiteDamage } from '../../../src/transports/damaged-log.ts';
+import { openDespiteDamage } from '../../../src/transports/damaged-history.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { onBoard } from '../../support/board.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
@@ -123,7 +123,7 @@ describe('a history that may be damaged', () => {
     const transport = await opening();
     assert.throws(() => transport.caughtUp?.(), refused);
     const seen: string[] = [];
-    follow(transport, (entries: readonly LogEntry[]) => {
+    follow(transport, (entries: readonly HistoryEntry[]) => {
       seen.push(...entries.map(({ update: { id } }) => id));
     });
     const memory = createMemoryTransport({ size: 10 });

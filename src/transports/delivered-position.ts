@@ -1,55 +1,12 @@
-import type { LogEntry, TransportSignals } from '../hub/transport.ts';
-import type { Update } from '../hub/update.ts';
+import type { HistoryEntry } from '../hub/transport.ts';
 import { setNewest } from '../kernel/collections.ts';
-import type { Logger } from '../kernel/log.ts';
-
-/** An entry of a history that may lose its end: each entry has a random key, and contains that of its predecessor. */
-export interface StoredEntry {
-  readonly position: number;
-  /** Random key. It distinguishes the entry from another one that gets the same position later. */
-  readonly key: string;
-  /** The key of the previous entry; empty for the first. */
-  readonly previous: string;
-  /** Time of acceptance, in milliseconds since the Unix epoch, by the server's clock. */
-  readonly at: number;
-  readonly update: Update;
-}
-
-type UpdateBody = [Update['topics'], string, boolean, string | null, string | null];
-
-/**
- * What every store keeps of an update in addition to its id and its kind. Text, because the JSON types of PostgreSQL
- * refuse a NUL that is escaped.
- */
-export function encodeBody({ topics, data, private: secret, type, retry }: Update): string {
-  const body: UpdateBody = [[...topics], data, secret, type, retry];
-  return JSON.stringify(body);
-}
-
-/** @throws SyntaxError if the body is not one of {@link encodeBody} */
-export function decodeUpdate(id: string, body: string, isPresence: boolean): Update {
-  const [topics, data, secret, type, retry] = JSON.parse(body) as UpdateBody;
-  const update = { id, topics, data, private: secret, type, retry };
-  return isPresence ? { ...update, presence: true } : update;
-}
-
-/** From the first of two positions to the second. */
-export type Range = readonly [first: number, last: number];
-
-/** The last entry of a history; position 0 and no key before the first. */
-export interface LogEnd {
-  readonly position: number;
-  readonly key: string | null;
-  readonly id: string | null;
-  /** Id of the last entry that is not a presence event. */
-  readonly updateId: string | null;
-}
+import type { EntryMark, HistoryEnd, StoredEntry } from './stored-entry.ts';
 
 /**
  * What this process has delivered of the history: the last position, both in the store and from the view of
  * the hub, and the keys that identify the history.
  */
-export class HandedOut {
+export class DeliveredPosition {
   readonly positions = new Positions();
   readonly recent = new RecentEntries();
   #stored = 0;
@@ -98,12 +55,12 @@ export class HandedOut {
   }
 
   /** An entry from the view of the hub. */
-  seen({ position, update }: StoredEntry): LogEntry {
+  seen({ position, update }: StoredEntry): HistoryEntry {
     return { position: this.positions.seen(position), update };
   }
 
   /** Begins at the end that a starting process finds. Earlier entries are not delivered. */
-  beginAt({ position, key, id, updateId }: LogEnd): void {
+  beginAt({ position, key, id, updateId }: HistoryEnd): void {
     this.#stored = position;
     this.#position = position;
     this.#lastEventId = id;
@@ -118,7 +75,7 @@ export class HandedOut {
   }
 
   /** Advances to the last of these entries, and returns them from the view of the hub. */
-  advance(entries: readonly StoredEntry[]): readonly LogEntry[] {
+  advance(entries: readonly StoredEntry[]): readonly HistoryEntry[] {
     const last = entries.at(-1);
     if (last === undefined) return [];
     for (const { position, key, update } of entries) {
@@ -187,17 +144,7 @@ export class Positions {
 /** Keys that are kept in order to find out how much of the history another server has. */
 const CAPACITY = 8192;
 
-interface RecentEntry {
-  readonly key: string;
-  readonly id: string;
-  /** Whether it is a presence event. */
-  readonly isEvent: boolean;
-}
-
-/** What identifies a stored entry, without its body. */
-export interface EntryMark extends RecentEntry {
-  readonly position: number;
-}
+type RecentEntry = Omit<EntryMark, 'position'>;
 
 /** Keys and ids of the entries that were delivered last, by their stored position. */
 class RecentEntries {
@@ -231,77 +178,5 @@ class RecentEntries {
     for (const known of this.#entries.keys()) {
       if (known > position) this.#entries.delete(known);
     }
-  }
-}
-
-/** Signals that wait here while the server is unavailable. Beyond this, the oldest are dropped. */
-const WAITING = 10_000;
-
-/** Signals to the hubs of all nodes, next to the history. Those that cannot be stored now wait for the server. */
-export abstract class ServerSignals<Session> implements TransportSignals {
-  protected listener: (message: string) => void = () => {};
-  readonly #log: Logger;
-  #waiting: string[] = [];
-  #dropped = 0;
-  #sent: Promise<unknown> = Promise.resolve();
-
-  constructor(log: Logger) {
-    this.#log = log;
-  }
-
-  /** Stores a signal. Its error means that the server is unavailable. */
-  protected abstract store(message: string): Promise<void>;
-
-  /** Skips the signals that are stored by now: they do not concern a process that had no streams at the time. */
-  abstract begin(session: Session): Promise<void>;
-
-  /** Passes on the signals that have arrived and that no other read has passed on. */
-  abstract catchUp(session: Session): Promise<void>;
-
-  /** Passes on the signals that have arrived since the last session. */
-  resume(session: Session): Promise<void> {
-    return this.catchUp(session);
-  }
-
-  send(message: string): Promise<boolean> {
-    const stored = this.store(message).then(
-      () => true,
-      () => {
-        this.#waiting.push(message);
-        if (this.#waiting.length > WAITING) {
-          this.#waiting.shift();
-          this.#dropped += 1;
-        }
-        return false;
-      },
-    );
-    // It must not resolve to what the earlier ones resolve to: that would keep a link for each signal in memory.
-    const sent = Promise.all([stored, this.#sent]).then(() => stored);
-    this.#sent = sent;
-    return sent;
-  }
-
-  receive(listener: (message: string) => void): void {
-    this.listener = listener;
-  }
-
-  /** Resolves when each signal so far is stored, or waits for the server to be back. Updates that follow wait for it. */
-  get sent(): Promise<unknown> {
-    return this.#sent;
-  }
-
-  /** This process ends: what still waits is lost. Nobody else knows of a session that has ended, for example. */
-  end(): void {
-    const signals = this.#waiting.length + this.#dropped;
-    if (signals === 0) return;
-    const message = 'Other nodes do not know of revoked tokens, ended sessions or purges';
-    this.#log.error(message, { signals });
-  }
-
-  /** Sends the waiting signals again. */
-  flush(): void {
-    const messages = this.#waiting;
-    this.#waiting = [];
-    for (const message of messages) void this.send(message);
   }
 }

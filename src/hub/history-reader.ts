@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { PreparedUpdate } from './event-stream.ts';
-import type { Evicted, LogEntry, Transport } from './transport.ts';
-import { updateSize } from './update.ts';
+import type { Evicted, HistoryEntry, Transport } from './transport.ts';
+import { EARLIEST, isPossibleId, updateSize } from './update.ts';
 
 /** Most entries of a page. */
 const PAGE_ENTRIES = 64;
@@ -19,12 +19,12 @@ const KEPT_PAGES_OF_ONE = 4;
 const KEPT_MS = 1_000;
 
 /** A part of the history, shared by all its readers: consecutive entries in order. */
-export class LogPage {
+export class HistoryPage {
   /** The page covers the entries after this position … */
   readonly after: number;
   /** … up to and including this one. */
   readonly until: number;
-  readonly entries: readonly LogEntry[];
+  readonly entries: readonly HistoryEntry[];
   /** Characters of data and topics. */
   readonly size: number;
   /** Positions of the newest evicted entries that belong to this page or come before it. */
@@ -33,8 +33,8 @@ export class LogPage {
   readonly #prepared: (PreparedUpdate | undefined)[] = [];
 
   constructor(
-    { after, until, evicted }: Pick<LogPage, 'after' | 'until' | 'evicted'>,
-    entries: readonly LogEntry[],
+    { after, until, evicted }: Pick<HistoryPage, 'after' | 'until' | 'evicted'>,
+    entries: readonly HistoryEntry[],
     base: string,
   ) {
     this.after = after;
@@ -51,7 +51,7 @@ export class LogPage {
   }
 
   /** The prepared update of an entry of this page, shared by all readers of the page. */
-  prepared(index: number, { update }: LogEntry): PreparedUpdate {
+  prepared(index: number, { update }: HistoryEntry): PreparedUpdate {
     let prepared = this.#prepared[index];
     if (prepared === undefined) {
       prepared = new PreparedUpdate(update, this.#base);
@@ -65,11 +65,11 @@ export class LogPage {
 interface Reading {
   readonly after: number;
   readonly until: number;
-  readonly page: Promise<LogPage>;
+  readonly page: Promise<HistoryPage>;
 }
 
 interface KeptPage {
-  readonly page: LogPage;
+  readonly page: HistoryPage;
   /** When its reading began. */
   readonly readMs: number;
 }
@@ -78,7 +78,7 @@ interface KeptPage {
  * Reads the history in pages that all catching-up streams share. A thousand clients that reconnect at once
  * cost one read, and each update is parsed and encoded once.
  */
-export class LogReader {
+export class HistoryReader {
   readonly #transport: Transport;
   readonly #base: string;
   readonly #clock: Clock;
@@ -128,7 +128,7 @@ export class LogReader {
    *
    * @param readers number of streams that are catching up
    */
-  after(position: number, readers: number): LogPage | Promise<LogPage> {
+  after(position: number, readers: number): HistoryPage | Promise<HistoryPage> {
     const covers = ({ after, until }: { after: number; until: number }): boolean =>
       after <= position && position < until;
     this.#dropOld();
@@ -147,20 +147,20 @@ export class LogReader {
     return reading.page;
   }
 
-  async #read(after: number, until: number, readers: number): Promise<LogPage> {
+  async #read(after: number, until: number, readers: number): Promise<HistoryPage> {
     const readMs = this.#clock.monotonic();
     const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
     // Large updates make a page end early.
     const end = entries.at(-1)?.position ?? until;
     const evicted = await this.#evicted(after, end, entries);
-    const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
+    const page = new HistoryPage({ after, until: end, evicted }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
     this.#keep({ page, readMs }, readers > 1 ? KEPT_PAGES : KEPT_PAGES_OF_ONE);
     return page;
   }
 
-  async #evicted(after: number, end: number, entries: readonly LogEntry[]): Promise<Evicted> {
+  async #evicted(after: number, end: number, entries: readonly HistoryEntry[]): Promise<Evicted> {
     if (end - after === entries.length) return { updates: 0, events: 0 };
     const { updates, events } = await this.#transport.evicted();
     // More entries may have been evicted since the page was read: updates from the front, presence events
@@ -201,4 +201,30 @@ export class LogReader {
       this.#dropLater();
     });
   }
+}
+
+/** Whether there is no cursor, or one that cannot be the id of an update. */
+export function knowsNothing(lastEventId: string | null): boolean {
+  return lastEventId === null || lastEventId === '' || !isPossibleId(lastEventId);
+}
+
+/**
+ * The position after which to replay; null if the history does not contain the cursor.
+ *
+ * @throws HubgateError `transport-closed` or `transport-failed`
+ */
+export async function locate(
+  reader: HistoryReader,
+  lastEventId: string | null,
+): Promise<number | null> {
+  if (lastEventId === null || knowsNothing(lastEventId)) return null;
+  const found = await reader.find(lastEventId);
+  // Asks the history nevertheless: one that cannot be read must not look like an empty one.
+  return lastEventId === EARLIEST ? 0 : found;
+}
+
+/** Where the replay begins: at the requested cursor if the history contains it, otherwise at `earliest`. */
+export function cursorAnswer(asked: string | null, found: number | null): string | null {
+  if (asked === null) return null;
+  return found === null ? EARLIEST : asked;
 }

@@ -5,11 +5,11 @@ import type { Queries, Row } from '../../postgres/connection.ts';
 import {
   decodeUpdate,
   type EntryMark,
-  type LogEnd,
+  type HistoryEnd,
   type Range,
   type StoredEntry,
-} from '../handed-out.ts';
-import type { ComparedLog } from '../damaged-log.ts';
+} from '../stored-entry.ts';
+import type { ComparedHistory } from '../lost-entries.ts';
 import { channelOf, quoted } from './tables.ts';
 
 /** Where a history is. */
@@ -19,7 +19,7 @@ export interface StreamPlace {
 }
 
 /** A moment of a history, with the entries that follow a position. */
-export interface LogView extends LogEnd {
+export interface HistoryView extends HistoryEnd {
   readonly evicted: Evicted;
   /** Position of the last signal. */
   readonly signals: number;
@@ -27,7 +27,7 @@ export interface LogView extends LogEnd {
 }
 
 /** The history as stored in PostgreSQL. Each method is one statement on the given connection. */
-export class StoredLog implements ComparedLog<Queries> {
+export class StoredHistory implements ComparedHistory<Queries> {
   /** Number of the stream in the tables; 0 before {@link create}, and if it does not exist. */
   stream = 0;
   readonly #place: StreamPlace;
@@ -63,7 +63,7 @@ export class StoredLog implements ComparedLog<Queries> {
     return true;
   }
 
-  async end(on: Queries): Promise<LogEnd> {
+  async end(on: Queries): Promise<HistoryEnd> {
     const s = this.#s;
     const text = `SELECT position AS top, key AS top_key, last_id, last_update_id
       FROM ${s}.streams WHERE id = $1`;
@@ -72,7 +72,7 @@ export class StoredLog implements ComparedLog<Queries> {
   }
 
   /** The end of the history, and the entries after a position, as they are at one moment. */
-  async view(on: Queries, after: number, limit: number, bytes: number): Promise<LogView> {
+  async view(on: Queries, after: number, limit: number, bytes: number): Promise<HistoryView> {
     const s = this.#s;
     const text = `SELECT s.position AS top, s.key AS top_key, s.last_id, s.last_update_id,
         s.evicted_updates, s.evicted_events, n.position AS signals, ${ENTRY_COLUMNS}
@@ -149,7 +149,7 @@ const VIEW_TIMEOUT_MS = 5000;
 /** Entries of a page, however many are asked for. */
 const MOST = 10_000;
 
-function endOf(row: Row | undefined): LogEnd {
+function endOf(row: Row | undefined): HistoryEnd {
   if (row === undefined) throw new HubgateError('transport-failed', 'The stream was removed');
   const { top, top_key: key, last_id: id, last_update_id: updateId } = row;
   return {

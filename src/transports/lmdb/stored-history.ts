@@ -1,9 +1,13 @@
 import { crc32 } from 'node:zlib';
 import { type Update, isPossibleId } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
-import { type Evicted, type LogEntry, SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
-import { decodeUpdate, encodeBody } from '../handed-out.ts';
-import type { HistoryEntry } from '../history.ts';
+import {
+  type Evicted,
+  type HistoryEntry,
+  SHARED_PRESENCE_EVENTS_KEPT,
+} from '../../hub/transport.ts';
+import { decodeUpdate, encodeBody } from '../stored-entry.ts';
+import type { DatedUpdate } from '../history.ts';
 import type { LmdbStore, Tail } from './lmdb-store.ts';
 
 /*
@@ -56,7 +60,7 @@ function encodeStored(update: Update, at: number, position: number, before: numb
 }
 
 /** @throws HubgateError `history-damaged`, `history-too-new` */
-export function decodeStored(bytes: Buffer): HistoryEntry {
+export function decodeStored(bytes: Buffer): DatedUpdate {
   const [version = 0] = bytes;
   if (version > VERSION_WITH_EVENTS && checksumFits(bytes)) {
     throw new HubgateError('history-too-new', 'an update was stored by a later version of hubgate');
@@ -103,8 +107,8 @@ const EMPTY: Tail = {
 /** Appends entries inside a write transaction; returns their positions. */
 export function addEntries(
   { log, ids, events, tail, expectEvents }: LmdbStore,
-  entries: readonly HistoryEntry[],
-): { readonly stored: readonly LogEntry[]; readonly end: Tail } {
+  entries: readonly DatedUpdate[],
+): { readonly stored: readonly HistoryEntry[]; readonly end: Tail } {
   let end = tail.get() ?? EMPTY;
   const stored = entries.flatMap(({ update, at }) => {
     if (update.once === true && ids.doesExist(update.id)) return [];
@@ -123,10 +127,10 @@ export function addEntries(
 }
 
 /** The history for eviction, inside a write transaction. Removed entries are noted in `evicted`. */
-export function evictableLog(
+export function evictableHistory(
   { log, ids, events }: LmdbStore,
   evicted: { -readonly [Kind in keyof Evicted]: number },
-): EvictableLog {
+): EvictableHistory {
   return {
     first(from) {
       for (const { key, value } of log.getRange({ start: from, limit: 1 })) {
@@ -184,7 +188,7 @@ export interface Retention {
 }
 
 /** A history inside a write transaction. */
-export interface EvictableLog {
+export interface EvictableHistory {
   /** The first entry at or after a position; null if there is none. */
   first(from: number): Oldest | null;
   /** The oldest presence event; null if there is none. */
@@ -223,7 +227,7 @@ const EXTRA = 256;
  * @returns the oldest remaining entry, if it had to be read
  */
 export function evict(
-  log: EvictableLog,
+  history: EvictableHistory,
   { size, maxAgeMs }: Retention,
   { newest, updates, now, added }: Extent,
   known: Oldest | null,
@@ -236,24 +240,24 @@ export function evict(
     (size > 0 && entry.before < updates - size) || (entry.before < updates - 1 && isTooOld(entry));
   let oldest = known;
   if (size > 0 || maxAgeMs > 0) {
-    oldest ??= log.first(0);
+    oldest ??= history.first(0);
     for (; oldest !== null && left > 0 && mustGo(oldest); left -= 1) {
       // The known entry may be gone already; then this finds the next one.
-      const present = log.first(oldest.position);
+      const present = history.first(oldest.position);
       if (present?.position === oldest.position) {
-        log.remove(present.position);
-        oldest = log.first(present.position + 1);
+        history.remove(present.position);
+        oldest = history.first(present.position + 1);
       } else oldest = present;
     }
   }
   const events = newest - updates;
   if (events === 0 || (events <= SHARED_PRESENCE_EVENTS_KEPT && maxAgeMs === 0)) return oldest;
   for (; left > 0; left -= 1) {
-    const event = log.firstEvent();
+    const event = history.firstEvent();
     if (event === null || event.position === newest) break;
     const nth = event.position - event.before;
     if (nth > events - SHARED_PRESENCE_EVENTS_KEPT && !isTooOld(event)) break;
-    log.remove(event.position);
+    history.remove(event.position);
   }
   return oldest;
 }
