@@ -150,7 +150,7 @@ describe('a live page with items in which nobody works', () => {
     });
     if (its === null) return;
     for (const ids of lists) {
-      const shown = await its.page.evaluate<(number | null)[][]>(
+      const shown: (number | null)[][] = await its.page.evaluate(
         `[...document.querySelectorAll('section')].map((list) => [...list.querySelectorAll('li,tr')].map((one, at) => {
           const record = one.record ?? null;
           one.record = ${JSON.stringify(ids)}[at];
