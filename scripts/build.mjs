@@ -44,7 +44,7 @@ const LIVE_ENTRY = 'client/live/live';
 const DEBUGGER_ENTRY = 'debugger/debugger';
 /** Members that no browser knows: they need no name. */
 const INTERNAL_NAMES =
-  /^(?:outdated|renew|retry|update|address|topics|cursor|unlessAborted|framework|followed|likeness|literals|parameters|named|names|marks?|one|two|member|moved)$/;
+  /^(?:outdated|renew|retry|update|address|topics|cursor|unlessAborted|framework|followed|likeness|literals|parameters|named|names|marks?|one|two|member|moved|differ|sameIn|follow|closeSoon|hasWithheld|isAtPath|showResponse|reportWithheld|applyPending|turnTo)$/;
 
 export async function build() {
   if (existsSync(stamp) && statSync(stamp).mtimeMs > newestSource()) return;
