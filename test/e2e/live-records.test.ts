@@ -202,6 +202,24 @@ describe('a live page with items in which nobody works', () => {
   });
 });
 
+describe('a live page with a field of which a part is typed', () => {
+  it('keeps that part, and the revision of its form', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<form><input type=hidden name=rev value=${version}><input type=date name=on value=${version === 1 ? '' : '2026-01-02'}></form>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.locator('[name=on]').focus();
+    await page.keyboard.type('12');
+    await page.locator('#version').click();
+    await its.change();
+    const field = 'document.querySelector("[name=on]")';
+    assert.equal(await page.evaluate(`${field}.validity.badInput`), true);
+    assert.equal(await page.locator('[name=rev]').inputValue(), '1');
+  });
+});
+
 describe('a live page with items that change while the visitor works in one', () => {
   for (const [name, item] of [
     [

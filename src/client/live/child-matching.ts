@@ -52,8 +52,10 @@ export function matchChildren(
       if (matches.has(two)) continue;
       const key = keyOf(two);
       const queue = (key === '' ? undefined : queues.get(key)) ?? [];
-      const at = queue.slice(0, MAX_TRIED).findIndex((one) => !areOthers(one, two));
-      for (const one of at === -1 ? [] : queue.splice(at, 1)) match(two, one);
+      const one = queue.slice(0, MAX_TRIED).find((other) => !areOthers(other, two));
+      if (one === undefined) continue;
+      queue.splice(queue.indexOf(one), 1);
+      match(two, one);
     }
   };
   const isItem = itemsOf(old, next);
@@ -67,7 +69,7 @@ export function matchChildren(
     !isGone(one) &&
     isRecord(one) &&
     isRecord(two) &&
-    records.areOthers(one, two);
+    records.differ(one, two, ALL_LEVELS);
   by((node) => idOf(node) && kindOf(node));
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
@@ -167,9 +169,10 @@ function repeatedKeys(
 export function itemsOf(...lists: readonly (readonly Node[])[]): (node: Node) => boolean {
   let items: ReadonlySet<Node> | undefined;
   const read = (): ReadonlySet<Node> => {
-    const groups = lists.flatMap((nodes) => [...grouped(nodes, listKeyOf)]);
-    const keys = new Set(groups.flatMap(([key, nodes]) => (nodes.length > 1 ? key : [])));
-    return new Set(groups.flatMap(([key, nodes]) => (keys.has(key) ? nodes : [])));
+    const keys = new Map(lists.flat().map((node) => [node, listKeyOf(node)]));
+    const keyOf = (node: Node): string => keys.get(node) ?? '';
+    const repeated = repeatedKeys(keyOf, ...lists);
+    return new Set(lists.flat().filter((node) => repeated.has(keyOf(node))));
   };
   return (node) => (items ??= read()).has(node);
 }
@@ -309,12 +312,7 @@ class Records {
     return this.#signs.get(node)?.[level] ?? new Set();
   }
 
-  /** Whether both have signs, but none in common, also none that may change with a record. */
-  areOthers(one: Node, two: Node): boolean {
-    return this.differ(one, two, ALL_LEVELS);
-  }
-
-  /** Whether both have signs, but none in common. */
+  /** Whether both have signs of these levels, but none in common. */
   differ(one: Node, two: Node, levels: readonly number[] = LEVELS): boolean {
     const both = levels.filter((at) => this.#of(one, at).size > 0 && this.#of(two, at).size > 0);
     const isShared = both.some((at) =>
@@ -462,16 +460,4 @@ interface End<T> {
   readonly member: T;
   readonly value: number;
   readonly before: End<T> | undefined;
-}
-
-/**
- * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
- * fields: when a script inserts or moves them, no form sends them any more.
- */
-export function hasStrays(node: Node): boolean {
-  return (
-    isElement(node) &&
-    (node.closest('table') ?? node).querySelector('form:empty') !== null &&
-    node.querySelector('[name]:not([form],form *)') !== null
-  );
 }

@@ -251,3 +251,15 @@ export function nextOf(last: Node | null, parent: Element): Node | null {
   }
   return [...parent.childNodes].find((one) => !ofPage || sentFor.has(one)) ?? null;
 }
+
+/**
+ * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
+ * fields: when a script inserts or moves them, no form sends them any more.
+ */
+export function hasStrays(node: Node): boolean {
+  return (
+    isElement(node) &&
+    (node.closest('table') ?? node).querySelector('form:empty') !== null &&
+    node.querySelector('[name]:not([form],form *)') !== null
+  );
+}

@@ -6,7 +6,6 @@
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
 import {
   fieldsIn,
-  hasStrays,
   idOf,
   isBlank,
   itemsOf,
@@ -16,6 +15,7 @@ import {
 } from './child-matching.ts';
 import {
   copyTemplate,
+  hasStrays,
   inert,
   isActive,
   isElement,

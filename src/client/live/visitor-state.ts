@@ -264,7 +264,7 @@ function isChanged(field: Element): boolean {
   return isUnfinished(field) || checked !== defaultChecked || (isTyped(field) && !isCleaned(field));
 }
 
-/** Whether a part of a date or number is typed, which no property shows and no event reports. */
+/** Whether a part of a date or number is typed. The value stays empty, and no event reports it. */
 function isUnfinished(field: Element): boolean {
   return (field as HTMLInputElement).validity?.badInput;
 }
