@@ -256,3 +256,72 @@ setInterval(() => {
     }
   }
 });
+
+describe('live pages whose visitor changes them through a library', () => {
+  it('follow a page that Turbo has replaced with itself, although each response differs', async (test) => {
+    let responses = 0;
+    const its = await visit(
+      test,
+      'Turbo',
+      (_, versionOf) =>
+        `<h1>version ${versionOf('/')}</h1><i>response ${(responses += 1)}</i><form method=post action=/><button>save</button></form>`,
+    );
+    if (its === null) return;
+    const { page, change, fetched, notices } = its;
+    for (const version of [2, 4]) {
+      await page.click('button');
+      await page.getByText(`version ${version}`).waitFor();
+      await page.waitForFunction("!document.documentElement.hasAttribute('aria-busy')");
+      await fetched(() => change('/'));
+      await page.getByText(`version ${version + 1}`).waitFor();
+      assert.equal(await notices(), 0);
+    }
+  });
+
+  it('show once what htmx inserts, although a fetch was in progress and another request polls', async (test) => {
+    const its = await visit(test, 'htmx', (path, versionOf) =>
+      path === '/poll'
+        ? ''
+        : `<ul>${Array.from({ length: versionOf('/') }, (_, at) => `<li>item ${at + 1}</li>`).join('')}</ul>
+<button hx-post=/ hx-select=li:last-child hx-target=ul hx-swap=beforeend>add</button><a hx-get=/poll hx-swap=none>poll</a>`,
+    );
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate(
+      "void (morphed = new Promise((resolve) => addEventListener('hub:morphed', resolve)))",
+    );
+    let release = (): void => {};
+    const isAdded = new Promise<void>((resolve) => (release = resolve));
+    let isFirst = true;
+    let hold = (): void => {};
+    const isHeld = new Promise<void>((resolve) => (hold = resolve));
+    await page.route('**/', async (route) => {
+      const request = route.request();
+      if (request.method() === 'POST') {
+        const response = await route.fetch();
+        release();
+        await page.evaluate("htmx.trigger('a', 'click')");
+        await page.evaluate('Promise.race([morphed, new Promise((one) => setTimeout(one, 500))])');
+        await route.fulfill({ response });
+      } else if ('hub-live' in request.headers() && isFirst) {
+        isFirst = false;
+        hold();
+        await isAdded;
+        // It may have been aborted by now.
+        await route.continue().catch(() => {});
+      } else await route.continue();
+    });
+    await change('/');
+    await isHeld;
+    await page.click('button');
+    await page.getByText('item 3').first().waitFor();
+    await change('/');
+    await page.getByText('item 4').waitFor();
+    assert.deepEqual(await page.locator('li').allTextContents(), [
+      'item 1',
+      'item 2',
+      'item 3',
+      'item 4',
+    ]);
+  });
+});

@@ -220,6 +220,26 @@ describe('a live page with a field of which a part is typed', () => {
   });
 });
 
+describe('a live page whose URL is that of one record after another', () => {
+  it('shows no other record around a draft, and the next one once the draft is gone', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<link rel=canonical href=/tasks/${version}><h1>Task ${version}</h1><form><input type=hidden name=task value=${version}><textarea></textarea></form>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.locator('textarea').fill('my draft');
+    await page.locator('#version').click();
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('h1').textContent(), 'Task 1');
+    await page.evaluate("document.querySelector('form').reset()");
+    await page.getByText('Task 2').waitFor();
+    assert.equal(await page.locator('[name=task]').inputValue(), '2');
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
+});
+
 describe('a live page with items that change while the visitor works in one', () => {
   for (const [name, item] of [
     [

@@ -70,10 +70,14 @@ class LivePage {
     });
     // An open stream would keep the page out of the back-forward cache.
     on('pagehide', () => this.#stream.close());
-    on('beforeunload turbo:submit-start htmx:beforeSend up:request:load', () =>
-      this.#awaitNextPage(),
-    );
-    on('pageshow turbo:frame-render htmx:afterRequest up:request:loaded', () => this.#resume());
+    on('beforeunload turbo:submit-start up:request:load', () => this.#awaitNextPage());
+    on('pageshow turbo:frame-render up:request:loaded', () => this.#resume());
+    // A GET may be one of many that poll, whose end says nothing about a change that the visitor sends meanwhile.
+    on('htmx:beforeSend htmx:afterRequest', (event) => {
+      if (isHtmxGet(event)) return;
+      if (event.type === 'htmx:beforeSend') this.#awaitNextPage();
+      else this.#resume();
+    });
     on('online', () => {
       this.#pauseMs = PAUSE_MS;
       // A connection may be of the network before.
@@ -123,6 +127,8 @@ class LivePage {
   async #refetch(): Promise<void> {
     this.#refetchTimer = 0;
     if (this.#nextPageTimer || !this.#isOutdated) return;
+    // htmx has the response to the visitor's change, and shows it after a delay.
+    if (document.querySelector('.htmx-swapping')) return this.#refetchSoon();
     if (this.#isCostly()) {
       this.#isWaiting = true;
       this.#shown.reportWithheld({ visitor: 1, script: 0 });
@@ -222,6 +228,9 @@ class LivePage {
    */
   #awaitNextPage(): void {
     clearTimeout(this.#nextPageTimer);
+    // The response to a fetch in progress may be from before the visitor's change, or from after it.
+    this.#isOutdated ||= this.#isFetching;
+    this.#lastFetch.abort();
     this.#nextPageTimer = setTimeout(() => this.#resume(), NEXT_PAGE_MS);
   }
 
@@ -238,13 +247,23 @@ class LivePage {
     // While Unpoly shows an overlay, the URL is that of the overlay.
     const { up } = window as { up?: Unpoly };
     const url = withoutHash(new URL(up?.layer?.root?.location ?? '', location.href).href);
-    if (url !== this.#shown.url.href) this.#turnTo(url, event);
-    this.#resume();
+    const isOther = url !== this.#shown.url.href || this.#isNewResponse(event);
+    if (isOther) this.#turnTo(url, event);
+    if (isOther || !isHtmxGet(event)) this.#resume();
+    else this.#updateStream();
+  }
+
+  /** Whether a library has replaced the whole page with another response for its URL, such as after a form. */
+  #isNewResponse(event: Event): boolean {
+    if (!this.#shown.isReplaced) return false;
+    // Turbo shows the errors of a form without this event.
+    if (event.type === 'turbo:load') return this.#turboResponse?.url === this.#shown.url.href;
+    return isHtmxGet(event);
   }
 
   /** @param event may tell which request has brought the page */
   #turnTo(url: string, event: Event): void {
-    const { requestConfig, xhr } = (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
+    const { requestConfig, xhr } = htmxDetail(event);
     this.#isOfForm =
       requestConfig !== undefined &&
       requestConfig.verb !== 'get' &&
@@ -258,6 +277,8 @@ class LivePage {
     // An update before this response is in it, such as the one that the visitor's form has caused. A fetch
     // because of it would remove the app's message about the form. What the library has left is older.
     if (cursor && isReplaced) {
+      // What the stream has brought since then comes again.
+      this.#stream.close();
       this.#stream.cursor = cursor;
       this.#isOutdated = false;
       // A fetch in progress is of the page before, so its response is not shown.
@@ -281,6 +302,14 @@ interface UnpolyEvent extends Event {
 interface HtmxDetail {
   readonly requestConfig?: { readonly verb: string; readonly path: string };
   readonly xhr?: XMLHttpRequest;
+}
+
+function htmxDetail(event: Event): HtmxDetail {
+  return (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
+}
+
+function isHtmxGet(event: Event): boolean {
+  return htmxDetail(event).requestConfig?.verb === 'get';
 }
 
 const script = document.currentScript;

@@ -31,6 +31,8 @@ export class ShownPage {
   url = new URL(withoutHash(location.href));
   /** The last response of the server, without the changes that are withheld. */
   #sent: Node;
+  /** The canonical link of the last response; null if it has none. */
+  #canonical = canonicalOf(document);
   /** The last response that was to be shown. */
   #latest: string | null = null;
   /** The last response that was shown in parts; null if nothing is withheld. */
@@ -71,6 +73,11 @@ export class ShownPage {
     return this.url.pathname === location.pathname;
   }
 
+  /** Whether a library has replaced all that the server has sent. */
+  get isReplaced(): boolean {
+    return isReplaced(this.#sent);
+  }
+
   /** Shows a response of the server. */
   async showResponse(text: string): Promise<void> {
     const { url } = this;
@@ -96,7 +103,15 @@ export class ShownPage {
   }
 
   #apply(text: string, fetched = parsePage(text)): Withheld {
-    if (isReplaced(this.#sent) && this.isAtPath)
+    const canonical = canonicalOf(fetched);
+    const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
+    // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
+    if (isOther && !mayLeave()) {
+      this.#pending = text;
+      return { visitor: 1, script: 1, framework: 0, moved: 0 };
+    }
+    this.#canonical = canonical;
+    if (this.isReplaced && this.isAtPath)
       this.#sent = takeReplaced(this.#sent as Element, fetched.body, document.body);
     let withheld = this.#morph(fetched);
     // A field may have been released after what waits for it, and a move may have been seen at its other end since.
@@ -185,14 +200,19 @@ export class ShownPage {
    * @param isRestored whether it may be what the library has kept of an earlier visit
    */
   turnTo(url: string, isOfForm: boolean, isRestored: boolean): boolean {
-    const wasReplaced = isReplaced(this.#sent);
+    const wasReplaced = this.isReplaced;
     if (this.#formerPages.size === MAX_FORMER_PAGES) this.#formerPages.clear();
     this.#formerPages.set(this.url.href, this.#sent.cloneNode(true));
     this.url = new URL(url);
     lastTitle = document.title;
     this.#earlier = isRestored ? this.#formerPages.get(url) : undefined;
     this.#latest = this.#pending = null;
+    this.#canonical = null;
     if (!isOfForm) this.#sent = renew(this.#sent, document.body);
     return wasReplaced;
   }
+}
+
+function canonicalOf(page: Document): string | null {
+  return page.querySelector('link[rel~=canonical]')?.getAttribute('href') ?? null;
 }
