@@ -24,7 +24,7 @@ export interface HubOptions
   extends Pick<OpenStreamsOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
   readonly transport: Transport;
   readonly names: PresenceNames;
-  /** Told of what comes by the history before anybody else is, and of what was evicted before it came. */
+  /** Receives each entry before any subscriber, and learns when entries were evicted unread. */
   readonly observer?: HistoryObserver;
 }
 

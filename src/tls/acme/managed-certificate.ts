@@ -40,7 +40,7 @@ export interface ManagedCertificateTools extends IssuanceTools, OrderChecks {
 
 /** How long an order for a name is left to the process that has begun it. */
 const OTHERS_ORDER_MS = 2000;
-/** Longest time between two reports at the clock: clocks are set, and machines sleep. */
+/** Longest timer. The due time is then checked again: the clock may have been set, or the machine suspended. */
 const RECHECK_MS = 60 * 60 * 1000;
 /** Renewals are spread over this part of a certificate's last third. */
 const RENEWAL_SPREAD = 1 / 4;
