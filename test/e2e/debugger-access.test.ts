@@ -128,7 +128,7 @@ describe('accessibility of the debugger page, in Chromium (docs/debugger.md)', (
       for (const part of ['Stream', 'Token', 'Publish'] as const) {
         await showPart(page, part);
         if (part === 'Publish') {
-          await publishButton(page).click();
+          await publishButton(page).press('Enter');
           await page.locator('#published', { hasText: 'Published' }).waitFor();
         }
         await page.evaluate('scrollTo(0, document.body.scrollHeight)');

@@ -29,7 +29,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
       await subscribe(page);
       await page.fill('#publish [name=topic]', `${BOOKS}/it's`);
       await page.fill('#publish [name=data]', '{"title":"Emma","tags":["a"]}');
-      await publishButton(page).click();
+      await publishButton(page).press('Enter');
       const shown = event(page, 'Emma');
       await shown.waitFor();
       assert.equal(await shown.locator('.line').textContent(), '{"title":"Emma","tags":["a"]}');
@@ -107,7 +107,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.fill('#token', await its.token());
     await page.fill('#publish [name=topic]', `${BOOKS}/own`);
     await page.fill('#publish [name=data]', 'of this page');
-    await publishButton(page).click();
+    await publishButton(page).press('Enter');
     await page.locator('.topics', { hasText: `${BOOKS}/own` }).waitFor();
     await page.fill('#filter', `${BOOKS}/own`);
     assert.equal(
@@ -156,7 +156,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await its.publish({ topic: 'a', data: 'meanwhile' });
     await unfold(page, 'more-subscribe');
     await page.fill('#subscribe [name=last_event_id]', id);
-    await start(page).click();
+    await start(page).press('Enter');
     await page.locator('.notice', { hasText: 'Connection lost' }).first().waitFor();
     await page.context().setOffline(false);
     await isOpen(page);
@@ -192,7 +192,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await its.publish({ topic: 'secret', data: 'by the cookie', private: 'on' });
     await event(page, 'by the cookie').waitFor();
     assert.doesNotMatch((await page.locator('#subscribe-code').textContent()) ?? '', /TOKEN/);
-    await publishButton(page).click();
+    await publishButton(page).press('Enter');
     await page.locator('#published', { hasText: /^Refused: 40/ }).waitFor();
     assert.equal(await page.locator('#publish-code').isVisible(), false, 'no code for a failure');
   });
@@ -202,7 +202,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     if (its === null) return;
     const page = await its.open();
     await page.fill('#publish [name=topic]', `${BOOKS}/it's`);
-    await publishButton(page).click();
+    await publishButton(page).press('Enter');
     const published = page.locator('#published');
     await published
       .getByText(`Paste a token with a publish grant that covers ${BOOKS}/it's`)
@@ -213,10 +213,10 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
       { type: DETAIL, actions: ['subscribe'], topics: [{ match: '*' }] },
     ];
     await page.fill('#token', await its.token({ authorization_details }));
-    await publishButton(page).click();
+    await publishButton(page).press('Enter');
     await published.getByText(/^Refused: 403 .*Paste a token with a publish grant/).waitFor();
     await page.fill('#token', await its.token({ aud: 'https://elsewhere.example/hub' }));
-    await start(page).click();
+    await start(page).press('Enter');
     await page
       .locator('.notice', { hasText: 'does not accept this token. Paste a token with a subscribe' })
       .waitFor();
@@ -293,7 +293,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.fill('#token', await its.token({ aud: 'https://elsewhere.example/hub' }));
     await page.getByText('The hub refuses this token: aud.').waitFor();
     assert.equal(await page.locator('#rights').isVisible(), false, 'its reasons alone');
-    await start(page).click();
+    await start(page).press('Enter');
     await page.locator('#state', { hasText: 'refused: 401' }).waitFor();
     assert.equal(await page.getByRole('button', { name: 'Stop' }).isDisabled(), true);
   });

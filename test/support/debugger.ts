@@ -91,11 +91,13 @@ export async function debug(test: TestContext, profile = ''): Promise<Debugged |
 export const isOpen = (page: Page): Promise<void> =>
   page.locator('#state', { hasText: /^open$/ }).waitFor();
 
-/** The button that subscribes; once the stream is open, it says Restart. */
+/**
+ * The button that subscribes; once the stream is open, it says Restart. A test presses Enter on the buttons: 150 ms
+ * after a token was typed, the page explains it, which moves a button away from a mouse that is about to click.
+ */
 export const start = (page: Page): Locator => page.locator('#start');
 
 export async function subscribe(page: Page): Promise<void> {
-  // The page explains a token 150 ms after it was typed, which moves the button away from a mouse that is about to click.
   await start(page).press('Enter');
   await isOpen(page);
 }

@@ -258,7 +258,7 @@ class LivePage {
     if (!this.#shown.isReplaced) return false;
     // Turbo shows the errors of a form without this event.
     if (event.type === 'turbo:load') return this.#turboResponse?.url === this.#shown.url.href;
-    return isHtmxGet(event);
+    return isHtmxGet(event) || isLivePage(event);
   }
 
   /** @param event may tell which request has brought the page */
@@ -267,6 +267,7 @@ class LivePage {
     this.#isOfForm =
       requestConfig !== undefined &&
       requestConfig.verb !== 'get' &&
+      !isLivePage(event) &&
       new URL(requestConfig.path, url).pathname === location.pathname;
     const turbo = this.#turboResponse;
     const cursor = cursorIn(
@@ -310,6 +311,14 @@ function htmxDetail(event: Event): HtmxDetail {
 
 function isHtmxGet(event: Event): boolean {
   return htmxDetail(event).requestConfig?.verb === 'get';
+}
+
+/**
+ * Whether htmx shows a page to which a form has led, and not the response to the form itself. Only the former can be
+ * fetched again, so the gateway inserts this script only there.
+ */
+function isLivePage(event: Event): boolean {
+  return /\/live\.js\?v=/.test(htmxDetail(event).xhr?.responseText ?? '');
 }
 
 const script = document.currentScript;
