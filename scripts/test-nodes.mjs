@@ -1,36 +1,32 @@
 // Unit, protocol and end-to-end tests on other Nodes than this one: `npm run test:nodes -- 22 24 26`, without
 // numbers on the newest; with paths after them only the tests below those. The npm package `node` brings them.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from './build.mjs';
 import { installMissing, root, TYPESCRIPT } from './install.mjs';
 import { installPackage } from './install-package.mjs';
+import { sharingProcesses, testFiles } from './test-files.mjs';
 
 /**
- * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. Of the
- * end-to-end tests not those under load, which take minutes, and not what is of Chromium or other programs.
+ * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. `.ci/nightly` runs
+ * more.
  */
 const END_TO_END = [
-  ...['access-log', 'acme', 'admin', 'client-certificates', 'command-line', 'file-server'],
-  ...['front-door', 'front-door-bind', 'front-door-proxy-protocol', 'health', 'history'],
-  ...['http2-upstream', 'library', 'log-files', 'metrics', 'on-demand', 'proxy-keep-alive'],
-  ...[
-    'proxy-leaks',
-    'proxy-streaming',
-    'proxy-truncated-tls',
-    'reload-promises',
-    'service-manager',
-  ],
-  ...['session-tickets', 'several-hubs', 'stop', 'tracing', 'upgrade', 'watch', 'workers'],
+  ...['access-log', 'client-certificates', 'file-server', 'front-door', 'front-door-bind'],
+  ...['front-door-proxy-protocol', 'health', 'http2-upstream', 'library', 'on-demand'],
+  ...['proxy-keep-alive', 'proxy-leaks', 'proxy-streaming', 'proxy-truncated-tls'],
+  ...['reload-promises', 'session-tickets', 'stop', 'upgrade', 'watch', 'workers'],
 ];
-/** Of the unit tests not those of what is only text, whatever runs it: the language, the pages, the editor. */
-const ONLY_TEXT = ['docs', 'editor', 'hubfile'];
-const UNIT = readdirSync(join(root, 'test/unit')).filter((name) => !ONLY_TEXT.includes(name));
+const UNIT = [
+  ...['auth', 'cli', 'http', 'hub-http', 'hub-pattern', 'kernel', 'proxy', 'server', 'tls'],
+  'transports',
+];
 const TESTS = [
   ...UNIT.map((name) => `test/unit/${name}`),
-  ...['test/contract', 'test/protocol'],
+  ...['exchange', 'response-stream'].map((name) => `test/contract/${name}.test.ts`),
+  'test/protocol',
   ...END_TO_END.map((name) => `test/e2e/${name}.test.ts`),
 ];
 const NEWEST = '26';
@@ -56,13 +52,14 @@ function test(version) {
     const how = ['--conditions=hubgate-source', ...TYPESCRIPT, '--import', reaper, '--test'];
     const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=1800000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
+    const together = sharingProcesses(files, join(dataHome, 'files'));
     const env = {
       ...process.env,
       XDG_DATA_HOME: dataHome,
       HUBGATE_PACKAGE: installed.packageDirectory,
     };
     const options = { cwd: root, stdio: 'inherit', env };
-    const { status } = spawnSync(node, [...how, ...limits, ...files], options);
+    const { status } = spawnSync(node, [...how, ...limits, ...together], options);
     if (status !== 0) process.exitCode = status ?? 1;
   } finally {
     for (const directory of [prefix, dataHome]) rmSync(directory, { recursive: true, force: true });
@@ -82,11 +79,4 @@ function install(version, prefix) {
   }
   if (existsSync(node)) return node;
   throw new Error(`npm has not brought Node ${version} in ${TRIES} attempts`);
-}
-
-function testFiles(path) {
-  if (!statSync(join(root, path)).isDirectory()) return [path];
-  return readdirSync(join(root, path), { recursive: true })
-    .filter((name) => name.endsWith('.test.ts'))
-    .map((name) => join(path, name));
 }

@@ -4,7 +4,7 @@
 // The applications of test/apps take minutes each and have to be installed: `npm run test:apps` runs them. Those of
 // test/executable need the single executable: `npm run test:executable` builds it.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build } from './build.mjs';
@@ -12,6 +12,7 @@ import { changedTests } from './changed-tests.mjs';
 import { runChecks } from './checks.mjs';
 import { installMissing, root, TYPESCRIPT } from './install.mjs';
 import { installPackage } from './install-package.mjs';
+import { sharingProcesses, testFiles } from './test-files.mjs';
 
 installMissing();
 const given = process.argv.slice(2);
@@ -30,7 +31,10 @@ const dataHome = mkdtempSync(join(tmpdir(), 'hubgate-tests-'));
 /** What `test/support/reaper.mjs` says about files that took too long. */
 const overdue = join(dataHome, 'overdue-tests');
 // Node 20 takes no globs, so the files are listed here.
-const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);
+const files = (only.length > 0 ? only : ['test']).flatMap((path) => {
+  const isAsked = isApart(join(path, '.'));
+  return testFiles(relative(root, join(root, path))).filter((file) => isAsked || !isApart(file));
+});
 const { status } = spawnSync(
   process.execPath,
   [
@@ -44,7 +48,7 @@ const { status } = spawnSync(
     // More than there are processors on a small machine: half of the time, a test waits.
     '--test-concurrency=3',
     '--test-timeout=1800000',
-    ...files,
+    ...sharingProcesses(files, join(dataHome, 'files')),
   ],
   // A gateway of this machine may have left histories where the default storage is.
   {
@@ -68,13 +72,4 @@ function isApart(path) {
   return ['test/apps', 'test/executable'].some(
     (folder) => relative(join(root, folder), join(root, path)).split('/')[0] !== '..',
   );
-}
-
-function testFiles(path) {
-  const full = join(root, relative(root, join(root, path)));
-  if (!statSync(full).isDirectory()) return [path];
-  return readdirSync(full, { recursive: true })
-    .filter((name) => name.endsWith('.test.ts'))
-    .map((name) => join(path, name))
-    .filter((file) => !isApart(file) || isApart(join(path, '.')));
 }

@@ -8,8 +8,9 @@ import { send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
-const ROUNDS = Number(process.env['HUBGATE_EXIT_ROUNDS'] ?? 4);
+const ROUNDS = rounds(2, 4);
 const ROUND_MS = 120_000;
 const PUBLISHERS = 8;
 /** Acknowledged before the process is ended; different in each round. */

@@ -15,8 +15,9 @@ import { root, startProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 import { follow } from '../support/follow.ts';
+import { rounds } from '../support/rounds.ts';
 
-const ROUNDS = 35;
+const ROUNDS = rounds(12, 35);
 
 interface Told {
   readonly begun: ReadonlySet<string>;

@@ -12,9 +12,9 @@ import { startPostgres } from '../support/postgres-server.ts';
 import { type RedisServer, startRedis, startSentinel } from '../support/redis-server.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
-/** HUBGATE_CLUSTER_SUBSCRIBERS=300 is the whole proof. */
-const SUBSCRIBERS = Number(process.env['HUBGATE_CLUSTER_SUBSCRIBERS'] ?? 100);
+const SUBSCRIBERS = rounds(50, 300);
 const KEY = 'the key of publishers and subscribers, long enough';
 const RESOURCE = 'https://hub.example/.well-known/hub';
 

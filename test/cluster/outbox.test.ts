@@ -10,11 +10,12 @@ import { type PostgresServer, startPostgres } from '../support/postgres-server.t
 import { RecordedLog } from '../support/recorded-log.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
+import { rounds } from '../support/rounds.ts';
 
 /** Connections that commit and roll back, and the transactions of each: more, until some nodes were killed. */
 const WRITERS = 16;
 const KILLS = 3;
-const TRANSACTIONS = Number(process.env['HUBGATE_OUTBOX_TRANSACTIONS'] ?? 40);
+const TRANSACTIONS = rounds(20, 40);
 
 async function startOutbox(
   test: TestContext,

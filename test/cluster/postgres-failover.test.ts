@@ -9,9 +9,9 @@ import { collect, ids, openHistory, until, update } from '../support/postgres-hi
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';
 import { root, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
-/** ROUNDS=50 is the whole proof. */
-const ROUNDS = Number(process.env['ROUNDS'] ?? 5);
+const ROUNDS = rounds(3, 50);
 
 describe(`SIGKILL while eight publishers publish to PostgreSQL, ${ROUNDS} rounds`, () => {
   it('of the server: nothing acknowledged is lost, none twice, one order', async (test) => {

@@ -9,9 +9,10 @@ import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
-/** Of each transport. HUBGATE_PRESENCE_ROUNDS=40 is the whole proof. */
-const ROUNDS = Math.ceil(Number(process.env['HUBGATE_PRESENCE_ROUNDS'] ?? 2) / 2);
+/** Of each transport. */
+const ROUNDS = rounds(1, 20);
 const NODES = 3;
 const STEPS = 40;
 const KEY = 'the key of publishers and subscribers, long enough';

@@ -11,9 +11,10 @@ import { type PresenceStore, presenceStores } from '../support/presence-stores.t
 import { type Relay, startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { follow } from '../support/follow.ts';
+import { rounds } from '../support/rounds.ts';
 
 const NODES = 3;
-const ROUNDS = Number(process.env['HUBGATE_PRESENCE_ROUNDS'] ?? 6);
+const ROUNDS = rounds(2, 40);
 const STEPS = 25;
 /** Of subscribers by which a node's name is found. */
 const FIRST = 'first';

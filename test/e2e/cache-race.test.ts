@@ -12,11 +12,12 @@ import { cli, startProcess } from '../support/process.ts';
 import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
 const KEY = 'the key of publishers and subscribers, long enough';
 const HUB = 'https://hub.example/.well-known/hub';
-const ROUNDS = 1_000;
-const CHANGES = 100;
+const ROUNDS = rounds(150, 1_000);
+const CHANGES = rounds(20, 100);
 /** By which all nodes know the page, wherever it was asked for. */
 const TAG = 'page';
 /** A connection of its own, so that any worker may answer. */

@@ -7,8 +7,9 @@ import { subscribe } from '../../src/client/subscribe.ts';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { clientBundle } from '../unit/discovery/client-bundle.ts';
 import { type Site, startSite } from '../unit/discovery/site.ts';
+import { rounds } from '../support/rounds.ts';
 
-const LOADS = 200;
+const LOADS = rounds(60, 200);
 const RENDERING_MS = 300;
 const INTERVAL_MS = 10;
 /** Updates that each load waits for: they reach well beyond its rendering. */

@@ -65,7 +65,7 @@ async function board(
     backForwardCache = false,
   }: BoardOptions = {},
 ): Promise<Board | null> {
-  const executable = chromiumPath(test);
+  const executable = chromiumPath(test, { isWhole: backForwardCache });
   if (executable === null) return null;
   const messages = ['welcome'];
   const state: { loads: number } = { loads: 0 };

@@ -5,8 +5,9 @@ import http2 from 'node:http2';
 import net from 'node:net';
 import { describe, it } from 'node:test';
 import { origin, proxyTo, type TestGateway, until } from '../unit/proxy/gateway.ts';
+import { rounds } from '../support/rounds.ts';
 
-const EXCHANGES = Number(process.env['HUBGATE_ABORTS'] ?? 10_000);
+const EXCHANGES = rounds(4_000, 10_000);
 const AT_ONCE = 50;
 
 /** Node ends a session whose client resets more streams than that in a burst. */

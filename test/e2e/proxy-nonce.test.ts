@@ -7,7 +7,7 @@ import { describe, it } from 'node:test';
 import { origin, type Origin, proxyTo } from '../unit/proxy/gateway.ts';
 
 const CLIENTS = 64;
-const REQUESTS = Number(process.env['HUBGATE_NONCE_REQUESTS'] ?? 1000);
+const REQUESTS = 1_000;
 /** Often enough that every kill meets requests under way; seldom enough that most are answered. */
 const REQUESTS_PER_KILL = 500;
 

@@ -21,9 +21,10 @@ import { send } from '../support/http.ts';
 import { connectRaw, type Field, FLAG, frame, FRAME, headers } from '../support/http2-frames.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { rounds } from '../support/rounds.ts';
 
-/** Connections that are dropped; `HUBGATE_TEST_DROPS=10000` is the long run. */
-const DROPS = Number(process.env['HUBGATE_TEST_DROPS'] ?? 160);
+/** Connections that are dropped. */
+const DROPS = rounds(160, 10_000);
 /** Drops between two looks at the health of the gateway. */
 const DROPS_PER_LOOK = 20;
 /** Connections that are open at once. */

@@ -7,9 +7,10 @@ import { answer } from '../../src/http/answer.ts';
 import { requestTarget } from '../../src/server/strict-request.ts';
 import { settled } from '../support/settled.ts';
 import { portOf, serveExchanges } from '../unit/http/exchange-server.ts';
+import { rounds } from '../support/rounds.ts';
 
-/** Random messages; HUBGATE_PARSER_ROUNDS asks for more. */
-const ROUNDS = Number(process.env['HUBGATE_PARSER_ROUNDS'] ?? 4000);
+/** Random messages. */
+const ROUNDS = rounds(2_000, 4_000);
 const AT_ONCE = 16;
 const SEED = Number(process.env['HUBGATE_PARSER_SEED'] ?? 20_261_125);
 

@@ -14,8 +14,9 @@ import { formatHubfile } from '../../../src/hubfile/format.ts';
 import { load } from '../../../src/hubfile/load.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
+import { rounds } from '../../support/rounds.ts';
 
-const RUNS = Number(process.env['FUZZ_RUNS'] ?? 12_000);
+const RUNS = rounds(4_000, 12_000);
 const SEED = Number(process.env['FUZZ_SEED'] ?? 20_26);
 const goldens = join(dirname(fileURLToPath(import.meta.url)), '../../hubfile');
 const env = { HOST: 'env.example', TWO: 'two words', LINES: 'respond /a\nrespond /b', EMPTY: '' };

@@ -10,9 +10,10 @@ import { type LockFiles, StorageLock } from '../../../src/tls/storage-lock.ts';
 import { createPrivate, namesIn, readIfPresent, writePrivate } from '../../../src/tls/storage.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { rounds } from '../../support/rounds.ts';
 
 /** Acquisitions in the test with several processes. */
-const ROUNDS = Number(process.env['HUBGATE_LOCK_ROUNDS'] ?? 200);
+const ROUNDS = rounds(100, 200);
 const PROCESSES = 4;
 const CONTENDERS = 20;
 const YEAR_MS = 365 * 24 * 60 * 60 * 1000;

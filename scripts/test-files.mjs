@@ -1,0 +1,53 @@
+// Finds the files of tests below a path, and decides which of them share a process.
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { root } from './install.mjs';
+
+/** Files in one process. More would save little, and a process that waits leaves a processor idle. */
+const FILES_PER_PROCESS = 8;
+/** What a test uses that measures its whole process, or changes it. Such a file has a process of its own. */
+const OF_PROCESS =
+  /setFlagsFromString|expose-gc|heapUsed|memoryUsage|\/proc\/self|cpuMs|cpuUsage|mock\.|process\.(on|once|env)\b/;
+
+/** The paths, from the root of the repository, of the files of tests below a path, or of the file that it names. */
+export function testFiles(path) {
+  if (!statSync(join(root, path)).isDirectory()) return [path];
+  return readdirSync(join(root, path), { recursive: true })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => join(path, name));
+}
+
+/**
+ * Replaces files of unit tests by files that import several of them. To start a process and load the modules takes
+ * about a second of a processor, longer than most unit tests.
+ *
+ * @param directory where to write these files
+ */
+export function sharingProcesses(files, directory) {
+  const groups = new Map();
+  const alone = [];
+  for (const file of files) {
+    const folder = dirname(file);
+    const mayShare = folder.startsWith(join('test', 'unit')) && !OF_PROCESS.test(text(file));
+    if (!mayShare) alone.push(file);
+    else groups.set(folder, [...(groups.get(folder) ?? []), file]);
+  }
+  mkdirSync(directory, { recursive: true });
+  const shared = [...groups].flatMap(([folder, members]) => {
+    const count = Math.ceil(members.length / FILES_PER_PROCESS);
+    return Array.from({ length: count }, (_, index) => {
+      const imports = members
+        .filter((_member, place) => place % count === index)
+        .map((member) => `import '${pathToFileURL(join(root, member)).href}';\n`);
+      const name = `${folder.replaceAll(/[\\/]/g, '-')}-${index + 1}.test.ts`;
+      writeFileSync(join(directory, name), imports.join(''));
+      return join(directory, name);
+    });
+  });
+  return [...alone, ...shared];
+}
+
+function text(file) {
+  return readFileSync(join(root, file), 'utf8');
+}
