@@ -108,10 +108,10 @@ function report(
   upstream.checkRuns.set(key, next);
   if (next < passes && next > -fails) return;
   if (fault === null) {
-    if (upstream.failingChecks.delete(key)) log.info('upstream is healthy again', fields);
+    if (upstream.failingChecks.delete(key)) log.info('An upstream is healthy again', fields);
   } else if (!upstream.failingChecks.has(key)) {
     upstream.failingChecks.add(key);
-    log.warn('upstream is unhealthy', { ...fields, fault });
+    log.warn('An upstream is unhealthy', { ...fields, fault });
   }
 }
 

@@ -123,10 +123,10 @@ export class Members {
     use(dynamic.origins);
     this.#stopListening = dynamic.listen({
       changed: (origins) => {
-        log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
+        log.info('The upstreams have changed', { name, upstreams: origins?.length ?? 0 });
         use(origins);
       },
-      failed: (error) => log.warn('no upstreams were found', { name, error: messageOf(error) }),
+      failed: (error) => log.warn('No upstreams were found', { name, error: messageOf(error) }),
     });
   }
 

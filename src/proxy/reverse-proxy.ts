@@ -101,11 +101,11 @@ const ANSWERED: Outcome = { kind: 'answered', interceptor: null };
 
 /** The errors that are no failure of the upstream, with their messages. */
 const NO_FAILURE: ReadonlyMap<string, string> = new Map([
-  ['upstream-aborted', 'the client left'],
-  ['upstream-busy', 'too many requests wait for the upstream'],
-  ['unsendable-request', 'the request cannot be forwarded'],
+  ['upstream-aborted', 'The client left'],
+  ['upstream-busy', 'Too many requests wait for the upstream'],
+  ['unsendable-request', 'The request cannot be forwarded'],
   // An upstream that is closing or overloaded reports that itself.
-  ['upstream-refused', 'the upstream did not accept the request'],
+  ['upstream-refused', 'The upstream did not accept the request'],
 ]);
 
 /** One `reverse_proxy` of one generation. The state of its upstreams outlives it. */
@@ -322,7 +322,7 @@ export class ReverseProxy {
           if (failure !== null) {
             const answering = choice.upstream.address.hostport;
             const fields = { upstream: failed, answeredBy: answering, error: failure.message };
-            const message = 'an upstream failed, and another attempt succeeded';
+            const message = 'An upstream failed, and another attempt succeeded';
             exchange.log.warn(message, about(exchange, fields));
           }
           await outcome.interceptor?.(exchange, next);
@@ -475,8 +475,8 @@ export class ReverseProxy {
     }
     // Before a response has begun, the handler that responds to the error logs it.
     if (harmless !== undefined || !exchange.begun) {
-      exchange.log.debug(harmless ?? 'the upstream failed', fields);
-    } else exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
+      exchange.log.debug(harmless ?? 'The upstream failed', fields);
+    } else exchange.log.warn('The upstream did not complete its response', about(exchange, fields));
   }
 
   #releaseWhenIdle(): void {

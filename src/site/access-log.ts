@@ -93,7 +93,7 @@ export function logAccess(
         'http.response.status_code': status,
         'http.server.request.duration': seconds(clock.monotonic() - began),
       };
-      for (const { log } of writers) log.info('stream began', line);
+      for (const { log } of writers) log.info('A stream began', line);
       return undefined;
     });
     const streams = watchStreams(exchange, over);

@@ -155,11 +155,11 @@ function note(exchange: Exchange, status: number, error: unknown): void {
       : messageOf(error);
   const fields = { status, error: withoutSecretParts(text, HIDDEN) };
   if (!(error instanceof HttpError))
-    exchange.log.error('a handler failed', about(exchange, { ...fields, stack: stackOf(error) }));
-  else if (status >= 500) exchange.log.warn('the request failed', about(exchange, fields));
+    exchange.log.error('A handler failed', about(exchange, { ...fields, stack: stackOf(error) }));
+  else if (status >= 500) exchange.log.warn('The request failed', about(exchange, fields));
   else if (status === CLIENT_LEFT)
-    exchange.log.info('the connection ended before the response', fields);
-  else exchange.log.debug('the request was refused', fields);
+    exchange.log.info('The connection ended before the response', fields);
+  else exchange.log.debug('The request was refused', fields);
 }
 
 function stackOf(error: unknown): string | undefined {

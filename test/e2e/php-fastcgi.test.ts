@@ -292,7 +292,7 @@ describe('php_fastcgi', () => {
     const log = new RecordedLog();
     const own = await start(test, `\troot * ${root}\n\tphp_fastcgi ${fpm.upstream}\n`, log);
     assert.equal((await send(`${own}/error.php`)).body, 'done');
-    const { fields } = await log.says('the script complains');
+    const { fields } = await log.says('The script has reported an error');
     assert.match(String(fields['stderr']), /it went wrong/);
     await assert.rejects(send(`${own}/length.php?n=9`));
     await assert.rejects(send(`${own}/length.php?n=3`));

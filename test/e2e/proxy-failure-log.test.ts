@@ -14,7 +14,7 @@ describe('the log of requests that the proxy could not answer', () => {
     const { port, lines } = await start(test, await freePort());
     const { status, headers } = await send(`http://localhost:${port}/shop?token=s3cret`);
     assert.equal(status, 502);
-    const failed = lines.filter(({ message }) => message === 'the request failed');
+    const failed = lines.filter(({ message }) => message === 'The request failed');
     assert.deepEqual(
       failed.map(({ level, fields }) => [level, fields['status'], fields['request']]),
       [['warn', 502, headers['x-request-id']]],
@@ -32,7 +32,7 @@ describe('the log of requests that the proxy could not answer', () => {
     const changes = '\tmethod PUT\n\trequest_header Host other.example\n';
     const { port, lines } = await start(test, await freePort(), 'HTTP/1.1', changes);
     assert.equal((await send(`http://localhost:${port}/`)).status, 502);
-    const failed = lines.find(({ message }) => message === 'the request failed');
+    const failed = lines.find(({ message }) => message === 'The request failed');
     const { method, host } = failed?.fields ?? {};
     assert.deepEqual([method, host], ['GET', `localhost:${port}`]);
   });
@@ -49,7 +49,7 @@ describe('the log of requests that the proxy could not answer', () => {
     const { port: upstreamPort } = upstream.address() as AddressInfo;
     const { port, lines } = await start(test, upstreamPort);
     assert.equal((await send(`http://localhost:${port}/`)).status, 502);
-    const failed = lines.find(({ message }) => message === 'the request failed');
+    const failed = lines.find(({ message }) => message === 'The request failed');
     assert.match(String(failed?.fields['error']), /answered with TLS; write https:\/\//);
   });
 
@@ -83,7 +83,7 @@ describe('the log of requests that the proxy could not answer', () => {
       const ours = lines.filter(isOurs);
       assert.deepEqual(
         ours.map(({ level, message }) => [level, message]),
-        [['info', 'the connection ended before the response']],
+        [['info', 'The connection ended before the response']],
       );
       assert.match(String(ours[0]?.fields['request']), /^[0-9a-f-]{36}$/);
     });

@@ -4,10 +4,11 @@ import { once } from 'node:events';
 import http from 'node:http';
 import http2 from 'node:http2';
 import { describe, it } from 'node:test';
+import { rounds } from '../support/rounds.ts';
 import { origin, type Origin, proxyTo } from '../unit/proxy/gateway.ts';
 
 const CLIENTS = 64;
-const REQUESTS = 1_000;
+const REQUESTS = rounds(200, 1_000);
 /** Often enough that every kill meets requests under way; seldom enough that most are answered. */
 const REQUESTS_PER_KILL = 500;
 

@@ -106,7 +106,7 @@ describe('the log', () => {
     const url = `${site}/.well-known/hub`;
     const stream = await openStream(test, `${url}?match=a`);
     const [began] = await lines();
-    assert.deepEqual([began.msg, began['url.query']], ['stream began', 'match=a']);
+    assert.deepEqual([began.msg, began['url.query']], ['A stream began', 'match=a']);
     stream.close();
     while ((await lines()).length < 2);
     assert.equal(await gateway.end('SIGTERM'), 0);

@@ -255,6 +255,6 @@ class FastcgiExchange extends RequestLifecycle {
   protected release(): void {
     this.#socket?.destroy();
     const said = this.#stderr?.toString('utf8', 0, this.#stderrBytes).trim() ?? '';
-    if (said !== '') this.#request.log.warn('the script complains', { stderr: said });
+    if (said !== '') this.#request.log.warn('The script has reported an error', { stderr: said });
   }
 }
