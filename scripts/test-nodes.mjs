@@ -14,10 +14,9 @@ import { sharingProcesses, testFiles } from './test-files.mjs';
  * more.
  */
 const END_TO_END = [
-  ...['access-log', 'client-certificates', 'file-server', 'front-door', 'front-door-bind'],
-  ...['front-door-proxy-protocol', 'health', 'http2-upstream', 'library', 'on-demand'],
-  ...['proxy-keep-alive', 'proxy-leaks', 'proxy-streaming', 'proxy-truncated-tls'],
-  ...['reload-promises', 'session-tickets', 'stop', 'upgrade', 'watch', 'workers'],
+  ...['client-certificates', 'front-door', 'http2-upstream', 'library', 'proxy-keep-alive'],
+  ...['proxy-leaks', 'proxy-truncated-tls', 'reload-promises', 'session-tickets', 'stop'],
+  ...['upgrade', 'watch', 'workers'],
 ];
 const UNIT = [
   ...['auth', 'cli', 'http', 'hub-http', 'hub-pattern', 'kernel', 'proxy', 'server', 'tls'],
@@ -50,7 +49,7 @@ function test(version) {
     console.error(`— Node ${spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim()}`);
     const reaper = new URL('../test/support/reaper.mjs', import.meta.url).href;
     const how = ['--conditions=hubgate-source', ...TYPESCRIPT, '--import', reaper, '--test'];
-    const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=1800000'];
+    const limits = ['--test-reporter=dot', '--test-concurrency=3', '--test-timeout=1800000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
     const together = sharingProcesses(files, join(dataHome, 'files'));
     const env = {
