@@ -258,7 +258,9 @@ class LivePage {
     if (!this.#shown.isReplaced) return false;
     // Turbo shows the errors of a form without this event.
     if (event.type === 'turbo:load') return this.#turboResponse?.url === this.#shown.url.href;
-    return isHtmxGet(event) || isLivePage(event);
+    // htmx may show another page without a change of the URL.
+    const shownUrl = withoutHash(htmxDetail(event).xhr?.responseURL ?? '');
+    return shownUrl === this.#shown.url.href && (isHtmxGet(event) || isLivePage(event));
   }
 
   /** @param event may tell which request has brought the page */
