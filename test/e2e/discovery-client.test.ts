@@ -12,6 +12,7 @@ import {
   startSite,
   SUBSCRIBER_KEY,
 } from '../unit/discovery/site.ts';
+import { until } from '../unit/proxy/gateway.ts';
 
 /** Browsers keep a cookie with the prefix __Secure- from HTTPS only. */
 const COOKIE = 'hub_token';
@@ -110,11 +111,10 @@ describe('client in Chromium', () => {
     await live(page);
     await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'one' });
     await seen(page, 'one');
-    // The hub ends the stream when the token expires, and refuses the client that comes back.
-    await wasInterrupted(page);
+    // The hub ends the stream at a random moment before the token expires. It may accept the client once more.
+    await until(() => loads >= 2, 'the page is fetched for its cookie');
     await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'two' });
     await seen(page, 'two');
-    assert.ok(loads >= 2, 'the page was fetched for its cookie');
     assert.deepEqual(await page.locator('li').allTextContents(), ['one', 'two']);
   });
 
@@ -215,10 +215,9 @@ describe('client in Chromium', () => {
     const { site, page } = await browse(test, executable, answer, options);
     await page.goto(`${site.origin}/`);
     await live(page);
-    await wasInterrupted(page);
+    await until(() => loads >= 3, 'the page is fetched again after the error of the app');
     await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'one' });
     await seen(page, 'one');
-    assert.ok(loads >= 3, `${loads} loads`);
   });
 
   it('gets the state of a resource that has not changed from the app if updates were lost', async (test) => {
