@@ -21,6 +21,7 @@ import { parseUrl, requireUrl } from '../kernel/parse.ts';
 import { quotedString } from '../http/field-values.ts';
 import { linkedPages } from './link.ts';
 import { answer, answerError } from '../http/answer.ts';
+import { REFETCH } from './live-refetches.ts';
 import { clientNetwork, type RateZone, verdictOf } from '../http/rate-limits.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 
@@ -47,6 +48,9 @@ const LIVE = 'hub.live';
  * script is part of what it stores.
  */
 const DECIDED_BY = 'hub.live.decided_by';
+
+/** Variable of a fetch of the script for a page that is not to be live. */
+const EXCLUDED = 'hub.live.excluded';
 
 /** Most different policies that are logged. */
 const MAX_WARNED = 100;
@@ -104,13 +108,19 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
   const hook: RequestHook = (exchange) => {
     if (exchange.upgrade !== null) return;
     const decidedBy: Dependence[] = [];
-    if (concerns(exchange, (on) => decidedBy.push(on))) exchange.variables.set(LIVE, '');
+    const isLive = concerns(exchange, (on) => decidedBy.push(on));
+    if (isLive) exchange.variables.set(LIVE, '');
+    // What else than the URL decides may differ between the visitor's request and the script's.
+    else if (decidedBy.length === 0 && exchange.variables.has(REFETCH))
+      exchange.variables.set(EXCLUDED, '');
     if (decidedBy.length > 0) exchange.variables.set(DECIDED_BY, JSON.stringify(decidedBy));
   };
   const handle: Handler = (exchange, next) => {
     const { method, headers, variables } = exchange;
     const isRead = method === 'GET' || method === 'HEAD';
     if (!isRead) return next();
+    // A library has moved from a live page to this one. The app may take each GET of it for the visitor's.
+    if (variables.delete(EXCLUDED)) return answer(exchange, 204, { 'cache-control': 'no-store' });
     const isLive = variables.delete(LIVE);
     if (!isLive && !variables.has(DECIDED_BY)) return next();
     const isOurs = isLive && restoreTags(headers, tagVersion);

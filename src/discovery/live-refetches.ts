@@ -29,6 +29,8 @@ export interface LiveRefetchesOptions {
 
 /** The field in which the script of live pages names the update that causes its fetch. */
 const CAUSE = 'Hub-Live';
+/** Variable of a request with this field. */
+export const REFETCH = 'hub.live.refetch';
 /** The field with which the script fetches the page only because its response renews the cookie of the stream. */
 const RENEWAL = 'Hub-Renew';
 /** How long a visitor's next page may take until it is asked for, and until its response begins. */
@@ -70,6 +72,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
       return;
     }
     headers.delete(CAUSE);
+    exchange.variables.set(REFETCH, '');
     if (method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
   };
   return {

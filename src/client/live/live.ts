@@ -4,7 +4,7 @@
  * keeps one stream, one timer, the id of the last update, the last response of the server and those of a few
  * pages before; nothing grows with time.
  */
-import { hasOtherWork, mayLeave, on } from './visitor-state.ts';
+import { hasOtherWork, keepReturned, mayLeave, on } from './visitor-state.ts';
 import { ShownPage } from './shown-page.ts';
 import { recordBody, trustServer } from './sent-document.ts';
 import { cursorIn, LONGEST_WAIT_MS, PageStream, withoutHash } from './page-stream.ts';
@@ -21,6 +21,10 @@ const LONGEST_FETCH_MS = 120_000;
 const NEXT_PAGE_MS = 5000;
 /** How long a page that the browser has reloaded is not reloaded again. */
 const RELOAD_MS = 30_000;
+/** So many fetches in a row are aborted for what a library sends. A page may send something every second. */
+const MAX_ABORTED = 2;
+/** What htmx is about to replace. */
+const SWAPPING = '.htmx-swapping';
 /** The field with the cursor of a response. */
 const TIMING = 'Server-Timing';
 
@@ -36,16 +40,17 @@ class LivePage {
   #isFetching = false;
   /** Aborts the last fetch. */
   #lastFetch = new AbortController();
+  #aborted = 0;
   /** Whether the visitor may have finished during the fetch. */
   #hasFinished = false;
   /** Whether updates wait until the visitor has finished. */
   #isWaiting = false;
   /** The timer that ends the wait for the next page; 0 if none is expected. */
   #nextPageTimer = 0;
-  /** Whether a library shows the response to a form, so that the app may have no such page. */
-  #isOfForm = false;
   /** The last response that Turbo has received. */
   #turboResponse: Response | null = null;
+  /** URLs of pages that htmx has stored with what the visitor had entered. */
+  readonly #unsaved = new Set<string>();
   /** The URL to which the browser has gone back. */
   #restoredUrl = '';
 
@@ -75,8 +80,22 @@ class LivePage {
     // A GET may be one of many that poll, whose end says nothing about a change that the visitor sends meanwhile.
     on('htmx:beforeSend htmx:afterRequest', (event) => {
       if (isHtmxGet(event)) return;
-      if (event.type === 'htmx:beforeSend') this.#awaitNextPage();
+      if (event.type === 'htmx:beforeSend' || leadsElsewhere(event)) this.#awaitNextPage();
       else this.#resume();
+    });
+    on('htmx:afterSwap', (event) => {
+      if (htmxDetail(event).xhr && !isHtmxGet(event) && !isLivePage(event))
+        keepReturned(event.target as Element);
+    });
+    on('htmx:beforeHistorySave', () => {
+      this.#unsaved[mayLeave() ? 'delete' : 'add'](this.#shown.url.href);
+    });
+    on('htmx:historyRestore', () => {
+      // It was stored while it faded out, and nothing ends that.
+      for (const one of document.querySelectorAll(SWAPPING)) {
+        one.classList.remove(SWAPPING.slice(1));
+        if (one.className === '') one.removeAttribute('class');
+      }
     });
     on('online', () => {
       this.#pauseMs = PAUSE_MS;
@@ -128,7 +147,7 @@ class LivePage {
     this.#refetchTimer = 0;
     if (this.#nextPageTimer || !this.#isOutdated) return;
     // htmx has the response to the visitor's change, and shows it after a delay.
-    if (document.querySelector('.htmx-swapping')) return this.#refetchSoon();
+    if (document.querySelector(SWAPPING)) return this.#refetchSoon();
     if (this.#isCostly()) {
       this.#isWaiting = true;
       this.#shown.reportWithheld({ visitor: 1, script: 0 });
@@ -142,6 +161,7 @@ class LivePage {
     // If the browser or the app is offline, the page stays as it is until it can be fetched.
     const isFailed = await this.#fetchAndShow(url).catch(() => url === this.#shown.url);
     clearTimeout(timeout);
+    if (!isFailed) this.#aborted = 0;
     // Each fetch is work for the app, in vain as long as its result cannot be shown.
     this.#isWaiting = this.#shown.hasWithheld && !mayLeave();
     this.#pauseMs =
@@ -187,24 +207,27 @@ class LivePage {
     const text = new TextDecoder(document.characterSet).decode(await response.arrayBuffer());
     // In the meantime, a library may have moved to another page without leaving this document.
     if (url !== this.#shown.url) return false;
-    if (!response.ok) this.#showRefusal();
-    else if (/^text\/html/i.test(response.headers.get('Content-Type') ?? ''))
+    if (!response.ok) return this.#showRefusal();
+    if (/^text\/html/i.test(response.headers.get('Content-Type') ?? ''))
       await this.#shown.showResponse(text);
     return false;
   }
 
   /**
    * The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data would be lost,
-   * or a reload has just brought the page that a fetch does not get.
+   * or a reload has just brought the page that a fetch does not get. Returns whether to ask again: a reload would end
+   * what htmx is loading, perhaps the next page.
    */
-  #showRefusal(): void {
+  #showRefusal(): boolean {
     const isReloaded = navigation()?.type === 'reload';
     // A page that does not know what it has missed is fetched whenever it is loaded.
     const isLoaded = this.#stream.cursor === null && isReloaded;
-    if (this.#isOfForm || isLoaded || !this.#shown.isAtPath) return;
+    if (this.#shown.isOfForm || isLoaded || !this.#shown.isAtPath) return false;
+    if (document.querySelector('.htmx-request')) return true;
     const isInVain = isReloaded && performance.now() < RELOAD_MS;
     if (mayLeave() && !hasOtherWork() && !isInVain) location.reload();
     else this.#shown.reportWithheld({ visitor: 1, script: 1 }, 'gone');
+    return false;
   }
 
   /** Shows what was withheld, because the visitor may have finished there. Fetches what has waited for that. */
@@ -229,8 +252,11 @@ class LivePage {
   #awaitNextPage(): void {
     clearTimeout(this.#nextPageTimer);
     // The response to a fetch in progress may be from before the visitor's change, or from after it.
-    this.#isOutdated ||= this.#isFetching;
-    this.#lastFetch.abort();
+    if (this.#isFetching && this.#aborted < MAX_ABORTED) {
+      this.#aborted += 1;
+      this.#isOutdated = true;
+      this.#lastFetch.abort();
+    }
     this.#nextPageTimer = setTimeout(() => this.#resume(), NEXT_PAGE_MS);
   }
 
@@ -266,7 +292,8 @@ class LivePage {
   /** @param event may tell which request has brought the page */
   #turnTo(url: string, event: Event): void {
     const { requestConfig, xhr } = htmxDetail(event);
-    this.#isOfForm =
+    if (this.#unsaved.delete(url) && !xhr) keepReturned(document.body);
+    const isOfForm =
       requestConfig !== undefined &&
       requestConfig.verb !== 'get' &&
       !isLivePage(event) &&
@@ -275,7 +302,7 @@ class LivePage {
     const cursor = cursorIn(
       xhr?.getResponseHeader(TIMING) ?? (turbo?.url === url ? turbo.headers.get(TIMING) : null),
     );
-    const isReplaced = this.#shown.turnTo(url, this.#isOfForm, url === this.#restoredUrl);
+    const isReplaced = this.#shown.turnTo(url, isOfForm, url === this.#restoredUrl);
     this.#restoredUrl = '';
     // An update before this response is in it, such as the one that the visitor's form has caused. A fetch
     // because of it would remove the app's message about the form. What the library has left is older.
@@ -315,15 +342,24 @@ function isHtmxGet(event: Event): boolean {
   return htmxDetail(event).requestConfig?.verb === 'get';
 }
 
+/** Whether the response leads htmx, or the browser, to another page, which arrives later. */
+function leadsElsewhere(event: Event): boolean {
+  const fields = htmxDetail(event).xhr?.getAllResponseHeaders() ?? '';
+  return /^hx-(?:location|redirect|refresh):/im.test(fields);
+}
+
 /**
  * Whether htmx shows a page to which a form has led, and not the response to the form itself. Only the former can be
  * fetched again, so the gateway inserts this script only there.
  */
 function isLivePage(event: Event): boolean {
-  return /\/live\.js\?v=/.test(htmxDetail(event).xhr?.responseText ?? '');
+  const text = htmxDetail(event).xhr?.responseText ?? '';
+  return [...text.matchAll(/<script src="([^"]*)/g)].some(([, src]) => src?.includes(path));
 }
 
 const script = document.currentScript;
+/** What the URL of this script contains in any of its versions. */
+const path = `${new URL((script as HTMLScriptElement).src).pathname}?v=`;
 // Another page may have loaded another version of this script.
 if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });

@@ -9,7 +9,7 @@ import {
 } from './three-way-patch.ts';
 import { dispatch, LONGEST_WAIT_MS, sleep, withoutHash } from './page-stream.ts';
 import { parsePage, unpair } from './sent-document.ts';
-import { hasOtherWork, mayLeave } from './visitor-state.ts';
+import { hasOtherWork, holdReturned, mayLeave } from './visitor-state.ts';
 
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
@@ -33,6 +33,8 @@ export class ShownPage {
   #sent: Node;
   /** The canonical link of the last response; null if it has none. */
   #canonical = canonicalOf(document);
+  /** Whether a library shows the response to a form, so that the app may have another page, or none, at its URL. */
+  isOfForm = false;
   /** The last response that was to be shown. */
   #latest: string | null = null;
   /** The last response that was shown in parts; null if nothing is withheld. */
@@ -106,6 +108,11 @@ export class ShownPage {
     const canonical = canonicalOf(fetched);
     const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
     // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
+    if (this.isOfForm && !mayLeave()) {
+      this.#pending = text;
+      return { visitor: 1, script: 0, framework: 0, moved: 0 };
+    }
+    this.isOfForm = false;
     if (isOther && !mayLeave()) {
       this.#pending = text;
       return { visitor: 1, script: 1, framework: 0, moved: 0 };
@@ -201,6 +208,8 @@ export class ShownPage {
    */
   turnTo(url: string, isOfForm: boolean, isRestored: boolean): boolean {
     const wasReplaced = this.isReplaced;
+    this.isOfForm = isOfForm;
+    holdReturned();
     if (this.#formerPages.size === MAX_FORMER_PAGES) this.#formerPages.clear();
     this.#formerPages.set(this.url.href, this.#sent.cloneNode(true));
     this.url = new URL(url);

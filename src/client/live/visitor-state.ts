@@ -10,6 +10,9 @@ const touched = new WeakMap<Element, 'touched' | 'sent'>();
 /** Those in which something was entered that cannot be compared with what the server sends, as in a custom element. */
 const opaque = new WeakSet<Element>();
 
+/** Those in which a library shows again what the visitor has entered. */
+const returned = new WeakSet<Element>();
+
 /** Some editors, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
 const EDITORS = 'iframe,canvas,[contenteditable],textarea:not([name])';
 /** What can be compared. */
@@ -77,6 +80,28 @@ export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
   return hasEditor(form);
 }
 
+/**
+ * A library may show again what the visitor has entered: the response to a form shows it with an error, and a history
+ * keeps it with a page. There it is the value from the server, but no page of the server has it.
+ */
+export function keepReturned(root: Element): void {
+  for (const one of [root, ...root.querySelectorAll(ENTRIES)]) {
+    const field = one as HTMLInputElement;
+    const isText = field.matches(ENTRIES) && isEntered(field) && !isBox(field);
+    if (!isText || sentFor.has(field) || !(field.value ?? field.textContent)) continue;
+    const owner = formOf(field) ?? field;
+    touched.set(owner, 'sent');
+    returned.add(owner);
+  }
+}
+
+/** What is about to count as sent by the server is not saved because of that. */
+export function holdReturned(): void {
+  for (const one of document.querySelectorAll(`form,${ENTRIES}`)) {
+    if (returned.has(one) && touched.has(one)) touched.set(one, 'touched');
+  }
+}
+
 /** The fields of a form or its field; without a form, the radio buttons of a group, or the element itself. */
 function fieldsOf(element: Element): Element[] {
   const form = formOf(element);
@@ -97,16 +122,22 @@ export function takeSaved(shown: Element, next: Element): void {
   if (opaque.has(owner) || hasAdditions(owner)) return;
   let others = fieldsOf(next);
   const fields = fieldsOf(shown).filter(isEntered);
+  const isReturned = returned.has(owner);
   const isSaved = fields.every((field) => {
     const other = others.find((one) => keyOf(one) === keyOf(field));
     others = others.filter((one) => one !== other);
     return other === undefined
-      ? sentFor.has(field) && !field.matches('[contenteditable]') && !isChanged(field)
+      ? !isReturned &&
+          sentFor.has(field) &&
+          !field.matches('[contenteditable]') &&
+          !isChanged(field)
       : valueOf(other) === valueOf(field);
   });
   // A script that empties a field may keep what was entered. In a form, only a value that arrives shows that it is saved.
   const isShown =
-    owner.localName !== 'form' || fields.some((one) => isChanged(one) || isEdited(one));
+    owner.localName !== 'form' ||
+    isReturned ||
+    fields.some((one) => isChanged(one) || isEdited(one));
   if (!isSaved || !isShown) return;
   fields.forEach(takeValue);
   for (const one of [owner, ...fields]) touched.delete(one);

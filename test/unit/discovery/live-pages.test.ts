@@ -83,10 +83,13 @@ describe('live pages', () => {
 	${cache}
 	rewrite * /index.php`,
       });
-      for (const headers of [[], [['Hub-Live', 'urn:1'] as const]]) {
-        assert.match((await get('/news/', { headers })).body, SCRIPT, cache);
-        assert.equal((await get('/admin/pages/7/edit/', { headers })).body, PAGE, cache);
-      }
+      // The script of another page may fetch these if a library has navigated to them.
+      const headers = [['Hub-Live', 'urn:1'] as const];
+      const fetched = await get('/admin/pages/7/edit/', { headers });
+      assert.deepEqual([fetched.status, fetched.body], [204, ''], cache);
+      assert.match((await get('/news/', { headers })).body, SCRIPT, cache);
+      assert.match((await get('/news/')).body, SCRIPT, cache);
+      assert.equal((await get('/admin/pages/7/edit/')).body, PAGE, cache);
     }
   });
 
@@ -203,7 +206,7 @@ describe('live pages', () => {
     assert.match(String(script.headers['cache-control']), /immutable/);
     const zipped = await bytesOf(site.origin + src, { 'Accept-Encoding': 'gzip, br' });
     assert.equal(zlib.gunzipSync(zipped.body).toString(), script.body);
-    assert.ok(zipped.body.length < 13 * 1024, `${zipped.body.length} bytes`);
+    assert.ok(zipped.body.length < 13.5 * 1024, `${zipped.body.length} bytes`);
     const other = await site.get(src.replace(/v=.*/, 'v=old'));
     assert.equal(other.headers['cache-control'], 'no-cache');
     const again = await site.get(src, {
