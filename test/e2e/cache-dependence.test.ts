@@ -189,6 +189,16 @@ handle /deferred/* {
 	uri strip_prefix /deferred
 	${proxy}
 }
+handle /once/* {
+	header {
+		X-Extra {header.X-Client}
+		match {
+			status 200
+		}
+	}
+	uri strip_prefix /once
+	${proxy}
+}
 handle /same/* {
 	header X-Client fixed
 	header Content-Type application/json
@@ -515,6 +525,13 @@ ${proxy}`,
     const gold = await ask('preset', '/tier/', { 'X-Client': 'gold' });
     const other = await ask('preset', '/tier/', { 'X-Client': 'none' });
     assert.deepEqual([gold.headers['x-extra'], other.headers['x-extra']], ['yes', undefined]);
+  });
+
+  it('varies by what has decided about it also after the app has confirmed it', async () => {
+    for (const client of ['a', 'a', 'b', 'a']) {
+      const { headers } = await ask('preset', '/once/always', { 'X-Client': client });
+      assert.equal(headers['x-extra'], client);
+    }
   });
 
   it('does not give a field that is made from that of one client to another one', async () => {

@@ -219,6 +219,18 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await Promise.all(junk);
     assert.equal(hub.server.requests(), before + 1);
   });
+  it('C-305 lets a limited number of unknown kids wait, and as many again after the next fetch', async () => {
+    const { jwks, fetchClock } = await world([jwk(a.publicKey, { kid: 'a' })]);
+    const find = (kid: string) => jwks.find({ alg: 'ES256', kid });
+    await find('a');
+    await find('first');
+    const waiting = Array.from({ length: 10_000 }, (_, at) => find(`junk ${at}`));
+    assert.ok(waiting.every((found) => found instanceof Promise));
+    assert.equal(find('one too many'), null);
+    fetchClock.advance(5_000);
+    await Promise.all(waiting);
+    assert.ok(find('later') instanceof Promise);
+  });
   it('C-305 shares one fetch among all waiting requests', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
@@ -286,6 +298,17 @@ describe('JWK Sets that change or fail (C.7)', () => {
       );
     });
   }
+  it('C-307 takes no keys from the place to which a redirect leads', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    const elsewhere = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    hub.server.answer = (response) => {
+      if (response.req.url === '/elsewhere') elsewhere(response);
+      else response.writeHead(302, { location: '/elsewhere' }).end();
+    };
+    assert.equal((await refused(hub, await token(b, { kid: 'b' }))).check, 'keys');
+    assert.equal(hub.server.requests(), 2, 'the redirect is not followed');
+  });
   it('C-306 refreshes again soon after a failure, so that a withdrawn key is not accepted for another period', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     const old = await token(a, { kid: 'a' });

@@ -138,6 +138,19 @@ describe('purging', () => {
     assert.deepEqual([store.entries, store.bytes], [0, 0]);
   });
 
+  it('by a pattern takes several turns, for which requests wait', async () => {
+    const { caches, store } = open(10_000_000);
+    for (let i = 0; i < 1_000; i += 1) store.put(stored(`//example.com/${i}`));
+    const purging = caches.order({ kind: 'pattern', pattern: 'https://example.com/*' });
+    const behind = caches.caughtUp();
+    assert.ok(behind !== null);
+    assert.ok(store.entries > 0, 'it goes on');
+    await behind;
+    assert.equal(store.entries, 0);
+    assert.equal(await purging, 1_000);
+    assert.equal(caches.caughtUp(), null);
+  });
+
   it('is remembered while a request is in progress, up to a limit', () => {
     const { caches } = open();
     const moment = caches.began();

@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import { describe, it } from 'node:test';
 import { cookieDomain, tokenCookies } from '../../../src/discovery/credentials.ts';
-import { signToken } from '../../support/hub-server.ts';
+import { FORM, signToken } from '../../support/hub-server.ts';
 import {
   COOKIE,
   cookieHeader,
@@ -14,6 +14,7 @@ import {
   HUB,
   ISSUER,
   MARK,
+  PUBLISHER_KEY,
   startSite,
   SUBSCRIBER_KEY,
 } from './site.ts';
@@ -297,6 +298,25 @@ describe('discovery: logging out (issue 7, expire)', () => {
       if (!isLogout) assert.equal(stream.ended, false);
     }
     await stream.untilEnd();
+  });
+
+  it('refuses an update whose body arrives after its browser has logged out', async (test) => {
+    const page = 'https://page.example';
+    const site = await startSite(test, echo, { hub: `publish_origins ${page}` });
+    const publisher = await signToken(PUBLISHER_KEY, {
+      ...{ iss: ISSUER, aud: site.hub },
+      authorization_details: [detail('publish', '*')],
+    });
+    const [own, other] = [cookieHeader(await site.get(send(publisher))), await login(site)];
+    const lateUpdate = (beforeBody: () => unknown) =>
+      site.get('/.well-known/hub', {
+        ...{ method: 'POST', body: 'topic=https://example.com/a', beforeBody },
+        headers: [FORM, ['Origin', page], own],
+      });
+    const unconcerned = await lateUpdate(() => site.get(send(''), { headers: [other.cookie] }));
+    assert.equal(unconcerned.status, 200, unconcerned.body);
+    const refused = await lateUpdate(() => site.get(send(''), { headers: [own] }));
+    assert.equal(refused.status, 401, refused.body);
   });
 
   it('hides the session mark from the app and leaves its other cookies unchanged', async (test) => {

@@ -15,6 +15,7 @@ import { answer } from '../../../src/http/answer.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { settled } from '../../support/settled.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
+import { until } from '../proxy/gateway.ts';
 
 const STREAMS = 100;
 const BODY = Buffer.alloc(2 * WIDE_WINDOW_BYTES, 'x');
@@ -33,6 +34,9 @@ async function serve(test: TestContext) {
   await once(session, 'remoteSettings');
   return { exchanges, server, session };
 }
+
+const windowOf = (session: http2.ClientHttp2Session, bytes: number): Promise<void> =>
+  until(() => session.remoteSettings.initialWindowSize === bytes, `the window has ${bytes} bytes`);
 
 describe('uploads over HTTP/2', () => {
   it('get a window of one megabyte', async (test) => {
@@ -68,6 +72,34 @@ describe('uploads over HTTP/2', () => {
     assert.equal(bytes, STREAMS * BODY.length);
     await settled(() => session.remoteSettings.initialWindowSize ?? 0);
     assert.equal(session.remoteSettings.initialWindowSize, WIDE_WINDOW_BYTES);
+  });
+
+  it('get large windows again when the client has given up those that wait', async (test) => {
+    const { exchanges, session } = await serve(test);
+    const bodies = Array.from({ length: 8 }, () => {
+      const stream = session.request({ ':method': 'POST', ':path': '/' }, { endStream: false });
+      stream.on('error', () => {}).write(BODY);
+      return stream;
+    });
+    await settled(() => exchanges.reduce((sum, { body }) => sum + body.readableLength, 0));
+    assert.equal(session.remoteSettings.initialWindowSize, NARROW_WINDOW_BYTES);
+    for (const stream of bodies) stream.close(http2.constants.NGHTTP2_CANCEL);
+    await windowOf(session, WIDE_WINDOW_BYTES);
+  });
+
+  it('get small windows in a new connection while too much waits in others', async (test) => {
+    const { exchanges, server } = await serve(test);
+    const clients = Array.from({ length: 3 }, () => new HeedlessClient(server.http2));
+    test.after(() => clients.forEach((client) => client.end()));
+    // 72 MiB in total, but from none of them so much that it is closed.
+    await Promise.all(clients.map((client) => client.sendBodies(24)));
+    await settled(() => exchanges.reduce((sum, { body }) => sum + body.readableLength, 0));
+    const session = http2.connect(`http://127.0.0.1:${server.http2}`);
+    test.after(() => session.destroy());
+    await once(session, 'remoteSettings');
+    await windowOf(session, NARROW_WINDOW_BYTES);
+    for (const client of clients) client.end();
+    await windowOf(session, WIDE_WINDOW_BYTES);
   });
 
   it('end a connection whose client ignores a small window, before it fills the memory', async (test) => {
