@@ -13,20 +13,22 @@ import { sharingProcesses, testFiles } from './test-files.mjs';
  * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. `.ci/nightly` runs
  * more.
  */
-const END_TO_END = [
-  ...['client-certificates', 'front-door', 'http2-upstream', 'library', 'proxy-keep-alive'],
-  ...['proxy-leaks', 'proxy-truncated-tls', 'reload-promises', 'session-tickets', 'stop'],
-  ...['upgrade', 'watch', 'workers'],
-];
-const UNIT = [
-  ...['auth', 'cli', 'http', 'hub-http', 'hub-pattern', 'kernel', 'proxy', 'server', 'tls'],
-  'transports',
-];
 const TESTS = [
-  ...UNIT.map((name) => `test/unit/${name}`),
+  ...['http', 'kernel', 'proxy', 'server', 'tls'].map((folder) => `test/unit/${folder}`),
+  'test/unit/cli/worker-pool.test.ts',
+  'test/unit/hub-pattern/web-platform.test.ts',
   ...['exchange', 'response-stream'].map((name) => `test/contract/${name}.test.ts`),
-  'test/protocol',
-  ...END_TO_END.map((name) => `test/e2e/${name}.test.ts`),
+  ...['publish', 'subscribe', 'subscriptions'].map((name) => `test/protocol/${name}.test.ts`),
+  ...[
+    ...[
+      'client-certificates',
+      'http2-upstream',
+      'library',
+      'proxy-truncated-tls',
+      'reload-promises',
+    ],
+    ...['session-tickets', 'stop', 'upgrade', 'watch'],
+  ].map((name) => `test/e2e/${name}.test.ts`),
 ];
 const NEWEST = '26';
 /** Times that the registry is asked. */
