@@ -4,7 +4,7 @@
  * keeps one stream, one timer, the id of the last update, the last response of the server and those of a few
  * pages before; nothing grows with time.
  */
-import { hasOtherWork, keepReturned, mayLeave, on } from './visitor-state.ts';
+import { enteredTexts, hasOtherWork, keepReturned, mayLeave, on } from './visitor-state.ts';
 import { ShownPage } from './shown-page.ts';
 import { recordBody, trustServer } from './sent-document.ts';
 import { cursorIn, LONGEST_WAIT_MS, PageStream, withoutHash } from './page-stream.ts';
@@ -23,6 +23,8 @@ const NEXT_PAGE_MS = 5000;
 const RELOAD_MS = 30_000;
 /** So many fetches in a row are aborted for what a library sends. A page may send something every second. */
 const MAX_ABORTED = 2;
+/** Pages that htmx stores. */
+const MAX_STORED = 10;
 /** What htmx is about to replace. */
 const SWAPPING = '.htmx-swapping';
 /** The field with the cursor of a response. */
@@ -41,6 +43,8 @@ class LivePage {
   /** Aborts the last fetch. */
   #lastFetch = new AbortController();
   #aborted = 0;
+  /** When the page was first refused; 0 if it was not. */
+  #refusedMs = 0;
   /** Whether the visitor may have finished during the fetch. */
   #hasFinished = false;
   /** Whether updates wait until the visitor has finished. */
@@ -49,8 +53,10 @@ class LivePage {
   #nextPageTimer = 0;
   /** The last response that Turbo has received. */
   #turboResponse: Response | null = null;
-  /** URLs of pages that htmx has stored with what the visitor had entered. */
-  readonly #unsaved = new Set<string>();
+  /** What the visitor had entered when the last request began. */
+  #entered: ReadonlySet<string> = new Set();
+  /** The same by URL for pages that htmx has stored. */
+  readonly #stored = new Map<string, ReadonlySet<string>>();
   /** The URL to which the browser has gone back. */
   #restoredUrl = '';
 
@@ -85,10 +91,15 @@ class LivePage {
     });
     on('htmx:afterSwap', (event) => {
       if (htmxDetail(event).xhr && !isHtmxGet(event) && !isLivePage(event))
-        keepReturned(event.target as Element);
+        keepReturned(event.target as Element, this.#entered);
     });
     on('htmx:beforeHistorySave', () => {
-      this.#unsaved[mayLeave() ? 'delete' : 'add'](this.#shown.url.href);
+      const { href } = this.#shown.url;
+      this.#stored.delete(href);
+      const texts = enteredTexts();
+      if (texts.size > 0) this.#stored.set(href, texts);
+      const [oldest = ''] = this.#stored.keys();
+      if (this.#stored.size > MAX_STORED) this.#stored.delete(oldest);
     });
     on('htmx:historyRestore', () => {
       // It was stored while it faded out, and nothing ends that.
@@ -118,9 +129,21 @@ class LivePage {
       // Turbo shows the page to which a form has led only once it has read and rendered it.
       if (!response.redirected) this.#resume();
     });
+    // Only the response to a form with a mistake has such a status, and is shown nevertheless.
+    on('turbo:render turbo:frame-render', ({ target, type }) => {
+      if (!this.#turboResponse || this.#turboResponse.status < 400) return;
+      this.#turboResponse = null;
+      keepReturned(type === 'turbo:render' ? document.body : (target as Element), this.#entered);
+    });
+    let isUnpolyError = false;
     on('up:fragment:loaded', (event) => {
+      const { request, response } = event as UnpolyEvent;
       // It may be older than the cursor.
-      if ((event as UnpolyEvent).request.fromCache) this.#refetchSoon();
+      if (request.fromCache) this.#refetchSoon();
+      isUnpolyError = response?.ok === false;
+    });
+    on('up:fragment:inserted', ({ target }) => {
+      if (isUnpolyError) keepReturned(target as Element, this.#entered);
     });
     // What a library has shown may come from its cache.
     on('hub:shown', () => this.#refetchSoon());
@@ -208,6 +231,7 @@ class LivePage {
     // In the meantime, a library may have moved to another page without leaving this document.
     if (url !== this.#shown.url) return false;
     if (!response.ok) return this.#showRefusal();
+    this.#refusedMs = 0;
     if (/^text\/html/i.test(response.headers.get('Content-Type') ?? ''))
       await this.#shown.showResponse(text);
     return false;
@@ -223,7 +247,9 @@ class LivePage {
     // A page that does not know what it has missed is fetched whenever it is loaded.
     const isLoaded = this.#stream.cursor === null && isReloaded;
     if (this.#shown.isOfForm || isLoaded || !this.#shown.isAtPath) return false;
-    if (document.querySelector('.htmx-request')) return true;
+    this.#refusedMs ||= performance.now();
+    const isLoading = document.querySelector('.htmx-request') !== null;
+    if (isLoading && performance.now() - this.#refusedMs < NEXT_PAGE_MS) return true;
     const isInVain = isReloaded && performance.now() < RELOAD_MS;
     if (mayLeave() && !hasOtherWork() && !isInVain) location.reload();
     else this.#shown.reportWithheld({ visitor: 1, script: 1 }, 'gone');
@@ -251,6 +277,7 @@ class LivePage {
    */
   #awaitNextPage(): void {
     clearTimeout(this.#nextPageTimer);
+    this.#entered = enteredTexts();
     // The response to a fetch in progress may be from before the visitor's change, or from after it.
     if (this.#isFetching && this.#aborted < MAX_ABORTED) {
       this.#aborted += 1;
@@ -292,7 +319,7 @@ class LivePage {
   /** @param event may tell which request has brought the page */
   #turnTo(url: string, event: Event): void {
     const { requestConfig, xhr } = htmxDetail(event);
-    if (this.#unsaved.delete(url) && !xhr) keepReturned(document.body);
+    if (!xhr) keepReturned(document.body, this.#stored.get(url) ?? new Set());
     const isOfForm =
       requestConfig !== undefined &&
       requestConfig.verb !== 'get' &&
@@ -327,6 +354,7 @@ interface Unpoly {
 
 interface UnpolyEvent extends Event {
   readonly request: { readonly fromCache?: boolean };
+  readonly response?: { readonly ok?: boolean };
 }
 
 interface HtmxDetail {
@@ -359,11 +387,12 @@ function isLivePage(event: Event): boolean {
 
 const script = document.currentScript;
 /** What the URL of this script contains in any of its versions. */
-const path = `${new URL((script as HTMLScriptElement).src).pathname}?v=`;
+let path: string;
 // Another page may have loaded another version of this script.
 if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });
   const { dataset } = script;
+  path = `${new URL(script.src, location.href).pathname}?v=`;
   if ('trusted' in dataset) trustServer();
   void recordBody().then((sent) => {
     // Nothing reports what is typed in the frames of a frameset.

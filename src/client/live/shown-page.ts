@@ -9,7 +9,7 @@ import {
 } from './three-way-patch.ts';
 import { dispatch, LONGEST_WAIT_MS, sleep, withoutHash } from './page-stream.ts';
 import { parsePage, unpair } from './sent-document.ts';
-import { hasOtherWork, holdReturned, mayLeave } from './visitor-state.ts';
+import { hasOtherWork, hasReturned, holdReturned, mayLeave } from './visitor-state.ts';
 
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
@@ -108,7 +108,7 @@ export class ShownPage {
     const canonical = canonicalOf(fetched);
     const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
     // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
-    if (this.isOfForm && !mayLeave()) {
+    if (this.isOfForm && !mayLeave() && !hasReturned(fetched)) {
       this.#pending = text;
       return { visitor: 1, script: 0, framework: 0, moved: 0 };
     }

@@ -10,7 +10,7 @@ const touched = new WeakMap<Element, 'touched' | 'sent'>();
 /** Those in which something was entered that cannot be compared with what the server sends, as in a custom element. */
 const opaque = new WeakSet<Element>();
 
-/** Those in which a library shows again what the visitor has entered. */
+/** Fields in which a library shows again what the visitor has entered, and their forms. */
 const returned = new WeakSet<Element>();
 
 /** Some editors, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
@@ -80,19 +80,50 @@ export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
   return hasEditor(form);
 }
 
+/** What the visitor has entered as text, for {@link keepReturned}. */
+export function enteredTexts(): ReadonlySet<string> {
+  const fields = [...document.querySelectorAll(ENTRIES)].filter(
+    (one) => isText(one) && (isChanged(one) || isEdited(one) || returned.has(one)),
+  );
+  return new Set(fields.map(entryOf));
+}
+
 /**
  * A library may show again what the visitor has entered: the response to a form shows it with an error, and a history
  * keeps it with a page. There it is the value from the server, but no page of the server has it.
+ *
+ * @param entered what was entered before
  */
-export function keepReturned(root: Element): void {
-  for (const one of [root, ...root.querySelectorAll(ENTRIES)]) {
-    const field = one as HTMLInputElement;
-    const isText = field.matches(ENTRIES) && isEntered(field) && !isBox(field);
-    if (!isText || sentFor.has(field) || !(field.value ?? field.textContent)) continue;
+export function keepReturned(root: Element, entered: ReadonlySet<string>): void {
+  for (const field of [root, ...root.querySelectorAll(ENTRIES)]) {
+    if (sentFor.has(field) || !isText(field) || !entered.has(entryOf(field))) continue;
     const owner = formOf(field) ?? field;
     touched.set(owner, 'sent');
-    returned.add(owner);
+    for (const one of [owner, field]) returned.add(one);
   }
+}
+
+/** Whether another page has all that is shown again, so that it is saved. */
+export function hasReturned(page: Document): boolean {
+  const others = new Set([...page.querySelectorAll(ENTRIES)].map(entryOf));
+  return [...document.querySelectorAll(ENTRIES)].every(
+    (one) => !returned.has(one) || others.has(entryOf(one)),
+  );
+}
+
+/** Whether a field, which may be any element, contains text that a visitor can enter. */
+function isText(field: Element): boolean {
+  if (field.matches('[contenteditable]')) return true;
+  return (
+    field.matches('textarea,input:not([type=hidden],[type=file])') &&
+    isEntered(field) &&
+    !isBox(field as HTMLInputElement) &&
+    valueOf(field) !== ''
+  );
+}
+
+function entryOf(field: Element): string {
+  return [keyOf(field), valueOf(field)].join('\n');
 }
 
 /** What is about to count as sent by the server is not saved because of that. */

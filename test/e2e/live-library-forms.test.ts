@@ -9,7 +9,11 @@ import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { root } from '../support/process.ts';
 import { liveHubfile, startSite } from '../unit/discovery/site.ts';
 
-const LIBRARY = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
+const LIBRARIES = {
+  htmx: 'htmx.org/dist/htmx.min.js',
+  Turbo: '@hotwired/turbo/dist/turbo.es2017-umd.js',
+  Unpoly: 'unpoly/unpoly.min.js',
+} as const;
 /** Lets htmx show a 422. */
 const SHOWS_ERRORS = `<meta name="htmx-config" content='{"responseHandling":[{"code":"...","swap":true}]}'>`;
 const TEXT = 'a long text';
@@ -25,7 +29,7 @@ interface Asked {
   readonly isNavigation: boolean;
 }
 
-/** Responds to a request; what it returns is the body of an HTML page with htmx. */
+/** Responds to a request; what it returns is the body of an HTML page with the library. */
 type App = (asked: Asked, response: ServerResponse) => string | void;
 
 interface Visit {
@@ -38,15 +42,17 @@ interface Visit {
 
 const boosted = (body: string): string => `<body hx-boost=true>${body}</body>`;
 
-/** Opens a live page of an app that uses htmx; null if there is no browser. */
+/** Opens a live page of an app that uses a library; null if there is no browser. */
 async function visit(
   test: TestContext,
   path: string,
   app: App,
-  { hubfile = liveHubfile(), head = '' } = {},
+  options: { hubfile?: string; head?: string; library?: keyof typeof LIBRARIES } = {},
 ): Promise<Visit | null> {
+  const { hubfile = liveHubfile(), head = '', library = 'htmx' } = options;
   const executable = chromiumPath(test);
   if (executable === null) return null;
+  const script = readFileSync(join(root, 'node_modules', LIBRARIES[library]));
   const requests: string[] = [];
   const respond = (request: IncomingMessage, response: ServerResponse, text: string): void => {
     const asked: Asked = {
@@ -60,14 +66,14 @@ async function visit(
     response.setHeader('Content-Type', 'text/html');
     const body = app(asked, response);
     if (body === undefined) return;
-    const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/htmx.js></script>${head}</head>`;
+    const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/library.js></script>${head}</head>`;
     response.end(body.startsWith('<form') ? body : `${page}${body}</html>`);
   };
   const site = await startSite(
     test,
     (request, response) => {
-      if (request.url === '/htmx.js') {
-        response.setHeader('Content-Type', 'text/javascript').end(LIBRARY);
+      if (request.url === '/library.js') {
+        response.setHeader('Content-Type', 'text/javascript').end(script);
         return;
       }
       const chunks: Buffer[] = [];
@@ -230,11 +236,95 @@ describe('a form that htmx shows again with its error', () => {
   });
 });
 
+it('a page with which htmx answers a form follows its changes, whatever else is in its fields', async (test) => {
+  const items = ['one'];
+  let tokens = 0;
+  const app: App = ({ method, path, form, isOthers }) => {
+    if (method === 'POST' && path === '/items')
+      items.push(isOthers ? 'other' : `${form.get('title')}`);
+    tokens += 1;
+    return boosted(
+      `<form action=/logout method=post><input type=hidden name=token value=${tokens}><button>log out</button></form><select name=language><option>en<option>de</select><form method=post action=/items><input name=title><input name=amount value=1><button id=send>send</button></form><p>${items.join(' ')}</p>`,
+    );
+  };
+  const its = await visit(test, '/new', app);
+  if (its === null) return;
+  await its.page.fill('[name=title]', 'two');
+  await its.page.click('#send');
+  await its.page.getByText('one two').waitFor();
+  await sleep(500);
+  await its.change('/items');
+  await its.page.getByText('one two other', { exact: true }).waitFor();
+  await its.change('/items');
+  await its.page.getByText('one two other other', { exact: true }).waitFor();
+  assert.equal(await its.page.locator('#hub-stale').count(), 0);
+});
+
+for (const library of ['Turbo', 'Unpoly'] as const) {
+  describe(`a form that ${library} shows again with its error`, () => {
+    for (const how of ['in the page', 'in a part of it']) {
+      const formOf = (text: string, revision: string, error = ''): string => {
+        const form = `<form method=post action=/a up-submit>${error}<input type=hidden name=revision value=${revision}><textarea name=text>${text}</textarea><button id=send>send</button></form>`;
+        const part = library === 'Turbo' ? `<turbo-frame id=part>${form}</turbo-frame>` : form;
+        return `<body><main><h1>revision ${revision}</h1>${how === 'in the page' ? form : part}</main></body>`;
+      };
+
+      it(`is sent with the revision that the visitor has read, ${how}`, async (test) => {
+        let revision = 1;
+        const sent: (string | null)[] = [];
+        const app: App = ({ method, form, isOthers }, response) => {
+          if (method === 'GET') return formOf('old text', `${revision}`);
+          if (isOthers) revision += 1;
+          else sent.push(form.get('revision'));
+          if (isOthers || sent.length > 1) {
+            seeOther(response, '/a');
+            return undefined;
+          }
+          response.statusCode = 422;
+          return formOf(form.get('text') ?? '', form.get('revision') ?? '', '<b>Wrong</b>');
+        };
+        const its = await visit(test, '/a', app, { library });
+        if (its === null) return;
+        await sendInVain(its.page);
+        await its.change('/a');
+        assert.equal(await its.page.inputValue('textarea'), TEXT);
+        await its.page.click('#send');
+        await its.page.getByText('old text').waitFor();
+        assert.deepEqual(sent, ['1', '1']);
+      });
+
+      it(`stays if the page is gone, ${how}`, async (test) => {
+        let isGone = false;
+        const app: App = ({ method, form, isOthers }, response) => {
+          if (isOthers) {
+            isGone = true;
+            seeOther(response, '/');
+            return undefined;
+          }
+          if (method === 'POST') response.statusCode = 422;
+          else if (isGone) response.statusCode = 404;
+          const text = form.get('text') ?? '';
+          return isGone ? '<h1>gone</h1>' : formOf(text, '1', text === '' ? '' : '<b>Wrong</b>');
+        };
+        const its = await visit(test, '/a', app, { library });
+        if (its === null) return;
+        await sendInVain(its.page);
+        await its.change('/a');
+        await its.page.locator('#hub-stale').waitFor();
+        assert.equal(await its.page.inputValue('textarea'), TEXT);
+      });
+    }
+  });
+}
+
 describe('what the visitor has entered in a page that htmx shows again after going back', () => {
   const help = boosted('<h1>help</h1>');
   const leaveAndReturn = async (page: Page): Promise<void> => {
+    const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
     await page.click('#help');
     await page.locator('h1').waitFor();
+    // The script has turned to this page.
+    await stream;
     const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
     await page.goBack();
     await (await fetched).finished();
@@ -253,6 +343,27 @@ describe('what the visitor has entered in a page that htmx shows again after goi
     await its.page.keyboard.type(' and more');
     await leaveAndReturn(its.page);
     assert.equal(await its.page.locator('div').textContent(), 'start and more');
+  });
+
+  it('does not keep other fields as they were', async (test) => {
+    let amount = 1;
+    const app: App = ({ path, isOthers }, response) => {
+      if (path === '/help') return help;
+      if (!isOthers)
+        return boosted(
+          `<a id=help href=/help>help</a><form action=/search><input type=search name=q></form><form method=post action=/a><input name=amount value=${amount}><i>${amount} pieces</i></form>`,
+        );
+      amount += 1;
+      response.writeHead(204).end();
+      return undefined;
+    };
+    const its = await visit(test, '/a', app);
+    if (its === null) return;
+    await its.page.fill('[name=q]', 'something');
+    await leaveAndReturn(its.page);
+    await its.change('/a');
+    await its.page.getByText('2 pieces').waitFor();
+    assert.equal(await its.page.inputValue('[name=amount]'), '2');
   });
 
   it('stays in a form that was shown with its error', async (test) => {
@@ -307,7 +418,7 @@ describe('the next page to which htmx leads', () => {
         }
         const show = (): void => {
           response.end(
-            `<!doctype html><head><script src=/htmx.js></script></head><body><p>${message}</p><button hx-post=/a>save</button>`,
+            `<!doctype html><head><script src=/library.js></script></head><body><p>${message}</p><button hx-post=/a>save</button>`,
           );
           message = '';
         };
@@ -371,7 +482,7 @@ it('a page that sends something all the time still follows its changes', async (
       setTimeout(
         () =>
           response.end(
-            `<!doctype html><head><script src=/htmx.js></script></head><body><p>${count} things</p><div hx-post=/ping hx-trigger="every 300ms" hx-swap=none></div></body>`,
+            `<!doctype html><head><script src=/library.js></script></head><body><p>${count} things</p><div hx-post=/ping hx-trigger="every 300ms" hx-swap=none></div></body>`,
           ),
         count === 1 ? 0 : 500,
       );
