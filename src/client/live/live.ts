@@ -23,7 +23,7 @@ const NEXT_PAGE_MS = 5000;
 const RELOAD_MS = 30_000;
 /** So many fetches in a row are aborted for what a library sends. A page may send something every second. */
 const MAX_ABORTED = 2;
-/** Pages that htmx stores. */
+/** Most pages that htmx stores by default. */
 const MAX_STORED = 10;
 /** What htmx is about to replace. */
 const SWAPPING = '.htmx-swapping';
@@ -42,6 +42,7 @@ class LivePage {
   #isFetching = false;
   /** Aborts the last fetch. */
   #lastFetch = new AbortController();
+  /** How many fetches in a row were aborted. */
   #aborted = 0;
   /** When the page was first refused; 0 if it was not. */
   #refusedMs = 0;
@@ -331,6 +332,7 @@ class LivePage {
     );
     const isReplaced = this.#shown.turnTo(url, isOfForm, url === this.#restoredUrl);
     this.#restoredUrl = '';
+    this.#refusedMs = 0;
     // An update before this response is in it, such as the one that the visitor's form has caused. A fetch
     // because of it would remove the app's message about the form. What the library has left is older.
     if (cursor && isReplaced) {

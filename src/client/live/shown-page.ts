@@ -107,12 +107,12 @@ export class ShownPage {
   #apply(text: string, fetched = parsePage(text)): Withheld {
     const canonical = canonicalOf(fetched);
     const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
-    // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
     if (this.isOfForm && !mayLeave() && !hasReturned(fetched)) {
       this.#pending = text;
       return { visitor: 1, script: 0, framework: 0, moved: 0 };
     }
     this.isOfForm = false;
+    // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
     if (isOther && !mayLeave()) {
       this.#pending = text;
       return { visitor: 1, script: 1, framework: 0, moved: 0 };

@@ -98,7 +98,8 @@ export function keepReturned(root: Element, entered: ReadonlySet<string>): void 
   for (const field of [root, ...root.querySelectorAll(ENTRIES)]) {
     if (sentFor.has(field) || !isText(field) || !entered.has(entryOf(field))) continue;
     const owner = formOf(field) ?? field;
-    touched.set(owner, 'sent');
+    // A library may replace a single field of a form in which the visitor still works.
+    if (!touched.has(owner)) touched.set(owner, 'sent');
     for (const one of [owner, field]) returned.add(one);
   }
 }
