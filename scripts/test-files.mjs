@@ -8,7 +8,6 @@ import { root } from './install.mjs';
 const FILES_PER_PROCESS = [
   [join('test', 'unit'), 8],
   [join('test', 'e2e'), 4],
-  [join('test', 'protocol'), 8],
 ];
 /**
  * What a test uses that measures its whole process, or changes it, or runs before the first file. Such a file has a
