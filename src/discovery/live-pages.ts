@@ -49,9 +49,6 @@ const LIVE = 'hub.live';
  */
 const DECIDED_BY = 'hub.live.decided_by';
 
-/** Variable of a fetch of the script for a page that is not to be live. */
-const EXCLUDED = 'hub.live.excluded';
-
 /** Most different policies that are logged. */
 const MAX_WARNED = 100;
 
@@ -108,21 +105,20 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
   const hook: RequestHook = (exchange) => {
     if (exchange.upgrade !== null) return;
     const decidedBy: Dependence[] = [];
-    const isLive = concerns(exchange, (on) => decidedBy.push(on));
-    if (isLive) exchange.variables.set(LIVE, '');
-    // What else than the URL decides may differ between the visitor's request and the script's.
-    else if (decidedBy.length === 0 && exchange.variables.has(REFETCH))
-      exchange.variables.set(EXCLUDED, '');
+    if (concerns(exchange, (on) => decidedBy.push(on))) exchange.variables.set(LIVE, '');
     if (decidedBy.length > 0) exchange.variables.set(DECIDED_BY, JSON.stringify(decidedBy));
   };
   const handle: Handler = (exchange, next) => {
     const { method, headers, variables } = exchange;
     const isRead = method === 'GET' || method === 'HEAD';
     if (!isRead) return next();
-    // A library has moved from a live page to this one. The app may take each GET of it for the visitor's.
-    if (variables.delete(EXCLUDED)) return answer(exchange, 204, { 'cache-control': 'no-store' });
     const isLive = variables.delete(LIVE);
-    if (!isLive && !variables.has(DECIDED_BY)) return next();
+    const isRefetch = variables.delete(REFETCH);
+    if (!isLive && !variables.has(DECIDED_BY)) {
+      // The URL alone excludes this page, to which a library has moved from a live one. Its GET may have effects, so the
+      // app gets that of the visitor only.
+      return isRefetch ? answer(exchange, 204, { 'cache-control': 'no-store' }) : next();
+    }
     const isOurs = isLive && restoreTags(headers, tagVersion);
     exchange.onHead((head) => {
       if (head.source !== 'upstream') return undefined;

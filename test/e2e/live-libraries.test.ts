@@ -343,53 +343,6 @@ ${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>del
     });
   }
 
-  for (const verb of ['get', 'post']) {
-    it(`keep another page that htmx shows without a change of the URL, after a ${verb}`, async (test) => {
-      const executable = chromiumPath(test);
-      if (executable === null) return;
-      const library = readFileSync(join(root, 'node_modules', 'htmx.org/dist/htmx.min.js'));
-      let version = 1;
-      const site = await startSite(
-        test,
-        (request, response) => {
-          request.resume();
-          if (request.url === '/lib.js') {
-            response.setHeader('Content-Type', 'text/javascript').end(library);
-          } else if (request.method === 'POST') {
-            if (request.url === '/a') version += 1;
-            response.writeHead(303, { Location: '/done' }).end();
-          } else {
-            const body =
-              request.url === '/a'
-                ? `<p>first step ${version}</p><button hx-${verb}=/done hx-target=body>on</button>`
-                : '<p>second step</p>';
-            response
-              .setHeader('Content-Type', 'text/html')
-              .end(
-                `<!doctype html><html><head><script src=/lib.js></script></head><body>${body}</body></html>`,
-              );
-          }
-        },
-        { hubfile: HUBFILE },
-      );
-      const browser = await launchChromium(test, executable, null);
-      const page = await browser.newPage();
-      const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
-      await page.goto(`${site.origin}/a`);
-      await stream;
-      await page.click('button');
-      await page.getByText('second step').waitFor();
-      // htmx settles what it has shown after 20 ms.
-      await page.waitForFunction("document.querySelector('.htmx-settling') === null");
-      const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
-      await fetch(`${site.origin}/a`, { method: 'POST', redirect: 'manual' });
-      await (await fetched).finished();
-      await page.locator('#hub-stale').waitFor();
-      assert.equal(await page.getByText('second step').count(), 1);
-      assert.equal(await page.getByText('first step').count(), 0);
-    });
-  }
-
   it('keep what htmx shows after a form whose URL is no page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;

@@ -120,7 +120,7 @@ async function sendInVain(page: Page, error = 'Wrong'): Promise<void> {
   await page.fill('textarea', TEXT);
   await page.click('#send');
   await page.getByText(error).waitFor();
-  // The change that the form itself is causes a fetch.
+  // The form itself may have changed the page, which the script then fetches.
   await sleep(500);
 }
 
@@ -462,6 +462,31 @@ describe('the next page to which htmx leads', () => {
     await its.page.getByText('the list').waitFor();
     assert.equal(await its.page.getByText('gone').count(), 0);
   });
+
+  for (const verb of ['get', 'post']) {
+    it(`stays if the URL does not change, after a ${verb}`, async (test) => {
+      let version = 1;
+      const app: App = ({ method, path, isOthers }, response) => {
+        if (method === 'POST') {
+          if (isOthers) version += 1;
+          seeOther(response, '/done');
+          return undefined;
+        }
+        if (path === '/done') return '<body><p>second step</p></body>';
+        return `<body><p>first step ${version}</p><button hx-${verb}=/done hx-target=body>on</button></body>`;
+      };
+      const its = await visit(test, '/a', app);
+      if (its === null) return;
+      await its.page.click('button');
+      await its.page.getByText('second step').waitFor();
+      // htmx settles what it has shown after 20 ms.
+      await its.page.waitForFunction("document.querySelector('.htmx-settling') === null");
+      await its.change('/a');
+      await its.page.locator('#hub-stale').waitFor();
+      assert.equal(await its.page.getByText('second step').count(), 1);
+      assert.equal(await its.page.getByText('first step').count(), 0);
+    });
+  }
 
   it('is not fetched by the script if the Hubfile excludes it', async (test) => {
     const hubfile = liveHubfile()

@@ -1,8 +1,8 @@
 /*
  * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
  * that the page names. After an update it fetches the page again and shows what the server has changed. It
- * keeps one stream, one timer, the id of the last update, the last response of the server and those of a few
- * pages before; nothing grows with time.
+ * keeps one stream, one timer, the id of the last update, the last response of the server, and of a few pages
+ * before what the server has sent and what the visitor has entered; nothing grows with time.
  */
 import { enteredTexts, hasOtherWork, keepReturned, mayLeave, on } from './visitor-state.ts';
 import { ShownPage } from './shown-page.ts';
@@ -21,9 +21,9 @@ const LONGEST_FETCH_MS = 120_000;
 const NEXT_PAGE_MS = 5000;
 /** How long a page that the browser has reloaded is not reloaded again. */
 const RELOAD_MS = 30_000;
-/** So many fetches in a row are aborted for what a library sends. A page may send something every second. */
+/** The number of fetches in a row that requests of a library may abort. A page may send one every second. */
 const MAX_ABORTED = 2;
-/** Most pages that htmx stores by default. */
+/** The number of pages that htmx stores by default. */
 const MAX_STORED = 10;
 /** What htmx is about to replace. */
 const SWAPPING = '.htmx-swapping';
@@ -103,7 +103,7 @@ class LivePage {
       if (this.#stored.size > MAX_STORED) this.#stored.delete(oldest);
     });
     on('htmx:historyRestore', () => {
-      // It was stored while it faded out, and nothing ends that.
+      // htmx has stored the page while a part of it faded out, and would now show that part for ever.
       for (const one of document.querySelectorAll(SWAPPING)) {
         one.classList.remove(SWAPPING.slice(1));
         if (one.className === '') one.removeAttribute('class');
@@ -130,7 +130,7 @@ class LivePage {
       // Turbo shows the page to which a form has led only once it has read and rendered it.
       if (!response.redirected) this.#resume();
     });
-    // Only the response to a form with a mistake has such a status, and is shown nevertheless.
+    // The response to a form with a mistake has such a status.
     on('turbo:render turbo:frame-render', ({ target, type }) => {
       if (!this.#turboResponse || this.#turboResponse.status < 400) return;
       this.#turboResponse = null;

@@ -104,7 +104,7 @@ export function keepReturned(root: Element, entered: ReadonlySet<string>): void 
   }
 }
 
-/** Whether another page has all that is shown again, so that it is saved. */
+/** Whether a page of the server has every text that is shown again: then they are saved. */
 export function hasReturned(page: Document): boolean {
   const others = new Set([...page.querySelectorAll(ENTRIES)].map(entryOf));
   return [...document.querySelectorAll(ENTRIES)].every(
@@ -127,7 +127,10 @@ function entryOf(field: Element): string {
   return [keyOf(field), valueOf(field)].join('\n');
 }
 
-/** What is about to count as sent by the server is not saved because of that. */
+/**
+ * Keeps forms that show the visitor's text again, before the page with them is taken for the server's. They would count as
+ * saved otherwise.
+ */
 export function holdReturned(): void {
   for (const one of document.querySelectorAll(`form,${ENTRIES}`)) {
     if (returned.has(one) && touched.has(one)) touched.set(one, 'touched');
