@@ -329,6 +329,53 @@ for (const library of ['Turbo', 'Unpoly'] as const) {
   });
 }
 
+describe('a form that a script of the page sends, and shows again with its error', () => {
+  for (const [how, event, isRepeated] of [
+    ['when it is submitted', "addEventListener('submit'", false],
+    ['when it is submitted twice', "addEventListener('submit'", true],
+    ['when a button is pressed', "querySelector('#send').addEventListener('click'", false],
+  ] as const) {
+    it(`stays if the page is gone, ${how}`, async (test) => {
+      let isGone = false;
+      const formOf = (text = '', error = ''): string =>
+        `<form>${error}<textarea name=text>${text}</textarea><button id=send>send</button></form>`;
+      const sends = `<script>
+const main = document.querySelector('main');
+const listen = () => main.${event}, async (event) => {
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(main.querySelector('form')));
+  main.innerHTML = await (await fetch('/a', { method: 'POST', body })).text();
+  listen();
+}, { once: true });
+listen();
+</script>`;
+      const app: App = ({ method, form, isOthers }, response) => {
+        if (isOthers) {
+          isGone = true;
+          seeOther(response, '/');
+          return undefined;
+        }
+        if (method === 'POST') {
+          response.statusCode = 422;
+          return formOf(form.get('text') ?? '', '<b>Wrong</b>');
+        }
+        if (isGone) response.statusCode = 404;
+        return isGone ? '<h1>gone</h1>' : `<body><main>${formOf()}</main>${sends}</body>`;
+      };
+      const its = await visit(test, '/a', app);
+      if (its === null) return;
+      await sendInVain(its.page);
+      if (isRepeated) {
+        await its.page.click('#send');
+        await sleep(500);
+      }
+      await its.change('/a');
+      await its.page.locator('#hub-stale').waitFor();
+      assert.equal(await its.page.inputValue('textarea'), TEXT);
+    });
+  }
+});
+
 describe('what the visitor has entered in a page that htmx shows again after going back', () => {
   const help = boosted('<h1>help</h1>');
   const leaveAndReturn = async (page: Page): Promise<void> => {

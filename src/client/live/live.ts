@@ -54,7 +54,7 @@ class LivePage {
   #nextPageTimer = 0;
   /** The last response that Turbo has received. */
   #turboResponse: Response | null = null;
-  /** What the visitor had entered when the last request began. */
+  /** What the visitor had entered before the last request, or the last change of a field. */
   #entered: ReadonlySet<string> = new Set();
   /** The same by URL for pages that htmx has stored. */
   readonly #stored = new Map<string, ReadonlySet<string>>();
@@ -89,6 +89,11 @@ class LivePage {
       if (isHtmxGet(event)) return;
       if (event.type === 'htmx:beforeSend' || leadsElsewhere(event)) this.#awaitNextPage();
       else this.#resume();
+    });
+    // Before a script of the page sends it, and perhaps shows it again with an error.
+    on('change submit', () => {
+      keepReturned(document.body, this.#entered);
+      this.#entered = enteredTexts();
     });
     on('htmx:afterSwap', (event) => {
       if (htmxDetail(event).xhr && !isHtmxGet(event) && !isLivePage(event))
@@ -252,6 +257,7 @@ class LivePage {
     const isLoading = document.querySelector('.htmx-request') !== null;
     if (isLoading && performance.now() - this.#refusedMs < NEXT_PAGE_MS) return true;
     const isInVain = isReloaded && performance.now() < RELOAD_MS;
+    keepReturned(document.body, this.#entered);
     if (mayLeave() && !hasOtherWork() && !isInVain) location.reload();
     else this.#shown.reportWithheld({ visitor: 1, script: 1 }, 'gone');
     return false;
