@@ -63,7 +63,7 @@ export class FileWatcher {
   /** When a change was first hinted or found since the last look; null if there was none. */
   #changedMs: number | null = null;
   /** The pending path of each unresponsive drive. */
-  readonly #unresponsive = new Map<string, string>();
+  readonly #unresponsive = new Set<WatchedPath>();
   /** Warnings that have been logged; each is logged once. */
   readonly #warned = new Set<string>();
   #reports = Promise.resolve();
@@ -139,8 +139,9 @@ export class FileWatcher {
     const wasChanged = this.#changedMs !== null;
     this.#changedMs = null;
     for (const path of this.#paths.values()) {
-      const isBlocked = this.#unresponsive.size >= MAX_UNRESPONSIVE;
-      if (!isBlocked && !this.#unresponsive.has(path.device)) await this.#lookAt(path);
+      const unresponsive = [...this.#unresponsive];
+      if (unresponsive.length >= MAX_UNRESPONSIVE) break;
+      if (!unresponsive.some((one) => path.sharesDriveWith(one))) await this.#lookAt(path);
     }
     const differs = [...this.#paths.values()].some((path) => path.differs);
     if (differs && !wasChanged) return this.#lookWhenQuiet();
@@ -151,17 +152,16 @@ export class FileWatcher {
   /** Resolves when the path has been looked at, or when its drive has not responded in time. */
   #lookAt(path: WatchedPath): Promise<void> {
     const { clock, disk = systemDisk, log } = this.#options;
-    const { device } = path;
     return new Promise((resolve) => {
       const cancel = clock.after(RESPONSE_TIMEOUT_MS, () => {
-        this.#unresponsive.set(device, path.path);
+        this.#unresponsive.add(path);
         log.warn('A watched file cannot be read in time', { file: path.path });
         resolve();
       });
       void path.look(disk, clock).then(() => {
         cancel();
         resolve();
-        if (!this.#unresponsive.delete(device)) return;
+        if (!this.#unresponsive.delete(path)) return;
         log.info('A watched file can be read again', { file: path.path });
         this.#report();
       });
@@ -177,7 +177,9 @@ export class FileWatcher {
       if (areEventsDue && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
       path.markReported();
     }
-    this.#reports = this.#reports.then(() => onChange([...this.#unresponsive.values()]));
+    this.#reports = this.#reports.then(() =>
+      onChange([...this.#unresponsive].map(({ path }) => path)),
+    );
   }
 
   #warnOnce(message: string, fields: LogFields = {}): void {

@@ -20,8 +20,8 @@ export class WatchedPath {
   readonly #isDirectory: boolean;
   /** The directory whose events concern it. */
   readonly directory: string;
-  /** Its drive; the directory takes its place until the drive is known. */
-  device: string;
+  /** Its drive; null until the drive is known. */
+  #device: bigint | null = null;
   /** The system has reported a possible change since the last report. */
   isHinted = false;
   /** The digest that was last reported; null if there is none yet. */
@@ -38,12 +38,17 @@ export class WatchedPath {
     this.#isDirectory = path.endsWith('/');
     this.path = this.#isDirectory ? path.slice(0, -1) : path;
     this.directory = this.#isDirectory ? this.path : dirname(path);
-    this.device = this.directory;
   }
 
   /** Whether the current digest differs from the reported one. */
   get differs(): boolean {
     return this.#found !== this.#reported;
+  }
+
+  /** Whether it is on the drive of the other one. While a drive is not known, that of the directory counts. */
+  sharesDriveWith(other: WatchedPath): boolean {
+    const areKnown = this.#device !== null && other.#device !== null;
+    return areKnown ? this.#device === other.#device : this.directory === other.directory;
   }
 
   hint(): void {
@@ -70,7 +75,7 @@ export class WatchedPath {
       // Reading a pipe or a device may never end.
       const kind = Number(stats?.mode ?? constants.S_IFREG) & constants.S_IFMT;
       if (kind !== constants.S_IFREG && kind !== constants.S_IFDIR) return;
-      if (stats !== null) this.device = String(stats.dev);
+      if (stats !== null) this.#device = stats.dev;
       const now = clock.monotonic();
       const stamp = stats === null ? ABSENT : stampOf(stats);
       if (stamp !== this.#stamp)

@@ -108,6 +108,17 @@ describe('the cost of watching (hubfile.md §4)', () => {
     await pass(ROUND_MS);
     assert.equal(told.length, 3);
   });
+
+  it('continues when a drive that is not known yet hangs', async (test) => {
+    const { disk, pass, told, log } = start(test, ['/net/a', '/net/b', '/etc/hub/a']);
+    disk.hang('/net/', 'readFile');
+    await pass(ROUND_MS);
+    assert.equal(disk.waiting, 1, 'one thread for a drive');
+    disk.write('/etc/hub/a', 'new', false);
+    await pass(ROUND_MS);
+    assert.deepEqual(told, [['/net/a']]);
+    assert.deepEqual(log.of('A watched file cannot be read in time').length, 1);
+  });
 });
 
 function pathsOf(directory: string, count: number): string[] {
@@ -157,6 +168,7 @@ class MemoryDisk implements Disk {
   readonly #clock: TestClock;
   readonly #files = new Map<string, MemoryFile>();
   readonly #watches = new Map<string, (path: string) => void>();
+  /** By what a request to the disk begins with, such as `readFile /net/`. */
   readonly #hangs = new Map<string, Promise<void>>();
 
   constructor(clock: TestClock) {
@@ -184,18 +196,19 @@ class MemoryDisk implements Disk {
     if (tells) this.#watches.get(path)?.(path);
   }
 
-  /** What is asked for below it is answered only after the returned function was called. */
-  hang(prefix: string): () => void {
+  /** What is asked for below `path` is answered only after the returned function was called. */
+  hang(path: string, call: 'stat' | 'readFile' = 'stat'): () => void {
     let release = () => {};
-    this.#hangs.set(prefix, new Promise((resolve) => (release = resolve)));
+    const begin = `${call} ${path}`;
+    this.#hangs.set(begin, new Promise((resolve) => (release = resolve)));
     return () => {
-      this.#hangs.delete(prefix);
+      this.#hangs.delete(begin);
       release();
     };
   }
 
   async stat(path: string): Promise<Stats> {
-    await this.#answer(path);
+    await this.#answer(`stat ${path}`);
     const { content, dateMs } = this.#files.get(path) ?? { content: '', dateMs: 0 };
     const date = BigInt(dateMs);
     const dev = BigInt(path.codePointAt(1) ?? 0) * 10n + BigInt(path.codePointAt(2) ?? 0);
@@ -205,7 +218,7 @@ class MemoryDisk implements Disk {
   }
 
   async readFile(path: string): Promise<Uint8Array> {
-    await this.#answer(path);
+    await this.#answer(`readFile ${path}`);
     this.reads.push(path);
     return Buffer.from(this.#files.get(path)?.content ?? '');
   }
@@ -220,9 +233,9 @@ class MemoryDisk implements Disk {
     return { closed: false, close: async () => this.#watches.clear() };
   }
 
-  async #answer(path: string): Promise<void> {
+  async #answer(request: string): Promise<void> {
     this.#owed += 1;
-    const hang = [...this.#hangs].find(([prefix]) => path.startsWith(prefix))?.[1];
+    const hang = [...this.#hangs].find(([begin]) => request.startsWith(begin))?.[1];
     if (hang !== undefined) {
       this.#hanging += 1;
       await hang;
