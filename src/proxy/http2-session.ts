@@ -91,6 +91,11 @@ export class Http2Session {
     this.#onRoom();
   }
 
+  /** Begins the time without streams if nobody has taken one: all that have waited for the session have left. */
+  idleUnlessUsed(clock: Clock): void {
+    if (this.#streams === 0) this.#idle(clock);
+  }
+
   /** Any received data shows that the upstream is alive. */
   heard(): void {
     this.#hasHeard = true;
@@ -201,11 +206,6 @@ export function dialHttp2(
   return () => fail(new HubgateError('upstream-aborted', 'The connection is no longer needed'));
 }
 
-/** Whether the upstream has selected, or only supports, another version. */
-export function saysNoHttp2(error: unknown): boolean {
-  return error instanceof HubgateError && error.code === 'no-http2';
-}
-
 function openSocket(target: DialTarget, offer: Offer): Socket {
   const where = connectOptions(target.address, target.settings);
   if (target.address.protocol === 'http:') return connect(where);
@@ -217,6 +217,9 @@ function openSocket(target: DialTarget, offer: Offer): Socket {
   });
 }
 
+/** The code of an error: the upstream has selected, or only supports, another version. */
+export const NO_HTTP2 = 'no-http2';
+
 function noHttp2(message: string): HubgateError {
-  return new HubgateError('no-http2', message);
+  return new HubgateError(NO_HTTP2, message);
 }

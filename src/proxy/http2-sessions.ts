@@ -1,7 +1,8 @@
 import type { Clock } from '../kernel/clock.ts';
+import { codeOf } from '../kernel/error.ts';
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { exchangeFailure, ForwardError, leftWaiting, refuseIfBusy } from './forward-error.ts';
-import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-session.ts';
+import { dialHttp2, Http2Session, NO_HTTP2, type Offer } from './http2-session.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
@@ -70,12 +71,12 @@ export class Http2Sessions implements Connections {
     }
     return new Promise((resolve, reject) => {
       refuseIfBusy(this.#waiting.size);
+      if (client.abandoned) return reject(leftWaiting());
       const left = (): void => {
         this.#waiting.delete(waiter);
         reject(leftWaiting());
         this.#closeIfDone();
       };
-      if (client.abandoned) return left();
       const forget = client.onAbandoned(left);
       const waiter: Waiter = {
         clock,
@@ -126,6 +127,7 @@ export class Http2Sessions implements Connections {
       );
       this.#sessions.add(session);
       this.#serve();
+      session.idleUnlessUsed(clock);
     });
   }
 
@@ -147,5 +149,5 @@ export class Http2Sessions implements Connections {
 
 /** Whether a request was not sent because the upstream supports only another version. */
 export function isNoHttp2(error: unknown): boolean {
-  return error instanceof ForwardError && saysNoHttp2(error.cause);
+  return error instanceof ForwardError && codeOf(error.cause) === NO_HTTP2;
 }

@@ -571,6 +571,25 @@ describe('sessions with an HTTP/2 upstream', () => {
     await until(() => upstream.sessions.size === 0, 'the session has ended');
   });
 
+  for (const keepAliveMs of [0, 50]) {
+    it(`end although all clients have left before the upstream allows streams, keepalive ${keepAliveMs}`, async () => {
+      await using upstream = await http2Origin(
+        (stream) => stream.respond({}, { endStream: true }),
+        {
+          maxConcurrentStreams: 0,
+        },
+      );
+      using client = new Http1Client(upstream.url, { keepAliveMs });
+      const leaving = new LeavingClient();
+      const asked = client.ask({ client: leaving });
+      await until(() => upstream.sessions.size === 1, 'the upstream is dialed');
+      leaving.leave();
+      assert.equal((await asked).failure, 'upstream-aborted unsent');
+      for (const session of upstream.sessions) session.settings({ maxConcurrentStreams: 5 });
+      await until(() => upstream.sessions.size === 0, 'the session has ended');
+    });
+  }
+
   it('are used further although clients have cancelled many uploads', async () => {
     let uploads = 0;
     await using upstream = await http2Origin((stream, { ':path': path }) => {
