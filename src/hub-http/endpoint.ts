@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { gzipSync } from 'node:zlib';
 import type { Exchange } from '../http/exchange.ts';
-import { selectResponse } from '../http/representation.ts';
+import { negotiatedEncoding, selectResponse } from '../http/representation.ts';
 import { parseQuery, valuesOf } from './form.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
@@ -96,7 +96,8 @@ export function createScriptAnswer(script: BrowserScript | null): (exchange: Exc
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD')
       throw methodNotAllowed('GET, HEAD');
     const isCurrent = valuesOf(parseQuery(exchange.target) ?? [], 'v')[0] === version;
-    const isZipped = takesGzip(exchange.headers.combined('accept-encoding') ?? '');
+    const accepted = exchange.headers.combined('accept-encoding') ?? '';
+    const isZipped = negotiatedEncoding(accepted, ['gzip', 'x-gzip']) !== null;
     const content = isZipped ? compressed : bytes;
     const fields = {
       'content-type': 'text/javascript; charset=utf-8',
@@ -119,12 +120,6 @@ export function createScriptAnswer(script: BrowserScript | null): (exchange: Exc
 export const absent = (): never => {
   throw notFound();
 };
-
-function takesGzip(accepted: string): boolean {
-  return /(?:^|,)\s*(?:x-)?gzip\s*(?:;\s*q=(?!0(?:\.0*)?\s*(?:,|$))[\d.]+\s*)?(?:,|$)/i.test(
-    accepted,
-  );
-}
 
 /** 0 means no limit. */
 export interface ConnectionLimits {

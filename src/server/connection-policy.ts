@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { ClientCertificate } from '../http/client-certificate.ts';
@@ -6,6 +7,7 @@ import { counter, type Family, gauge } from '../kernel/measures.ts';
 import type { ServerOptions } from '../config/config.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { httpDate } from '../http/http-date.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Peer } from './proxy-protocol.ts';
@@ -188,4 +190,28 @@ export function linger(socket: Socket, clock: Clock): void {
   socket.resume();
   const cancel = clock.after(LINGER_MS, () => socket.destroy());
   socket.once('close', cancel);
+}
+
+/**
+ * Sends a refusal over HTTP/1.1, before there is an exchange, and closes the connection.
+ *
+ * @param reason text in ASCII
+ */
+export function refuseConnection(
+  socket: Socket,
+  clock: Clock,
+  status: number,
+  reason: string,
+): void {
+  const type = reason === '' ? [] : ['Content-Type: text/plain; charset=utf-8'];
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    // RFC 9110 §6.6.1: a refusal has a date, like any other response.
+    `Date: ${httpDate()}`,
+    'Connection: close',
+    ...type,
+    `Content-Length: ${reason.length}`,
+  ];
+  socket.write(`${head.join('\r\n')}\r\n\r\n${reason}`);
+  linger(socket, clock);
 }

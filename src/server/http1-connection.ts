@@ -3,13 +3,11 @@
 // cannot be understood is refused after the responses to the requests before it, and nothing behind it is read
 // (RFC 9112 §9.6).
 
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { isSafeMethod } from '../http/field-values.ts';
-import { httpDate } from '../http/http-date.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
@@ -19,6 +17,7 @@ import {
   type Handshake,
   handshakeOf,
   linger,
+  refuseConnection,
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
@@ -456,11 +455,7 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
-    // RFC 9110 §6.6.1: a refusal has a date, like any other response.
-    const date = `Date: ${httpDate()}\r\n`;
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
-    this.#socket.write(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
-    linger(this.#socket, this.#settings.clock);
+    refuseConnection(this.#socket, this.#settings.clock, status, reason);
   }
 }
 

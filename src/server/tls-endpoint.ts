@@ -23,7 +23,7 @@ import { ChallengeHandshakes, readClientHello } from './client-hello.ts';
 import {
   type ConnectionMeasures,
   handshakeOf,
-  linger,
+  refuseConnection,
   rememberHandshake,
 } from './connection-policy.ts';
 import { giveConnection } from '../kernel/node-internals.ts';
@@ -158,11 +158,7 @@ export class TlsEndpoint {
     this.#options.log.debug('A client sent an HTTP request to a port for HTTPS', {
       remoteAddress: socket.remoteAddress,
     });
-    socket.write(
-      'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n' +
-        `Content-Length: ${NEEDS_TLS.length}\r\nConnection: close\r\n\r\n${NEEDS_TLS}`,
-    );
-    linger(socket, this.#options.clock);
+    refuseConnection(socket, this.#options.clock, 400, NEEDS_TLS);
   }
 
   #createServer(policy: HandshakePolicy, fallback: Certificate | null): Server {

@@ -109,6 +109,7 @@ describe('front door: TLS with the local authority', () => {
       const answer = await send(`http://localhost:${port}/`, { method: 'POST', body });
       assert.equal(answer.status, 400);
       assert.equal(answer.body, 'Client sent an HTTP request to an HTTPS server.\n');
+      assert.match(String(answer.headers.date), / GMT$/);
     }
   });
 

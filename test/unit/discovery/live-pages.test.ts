@@ -213,6 +213,18 @@ describe('live pages', () => {
       headers: [['If-None-Match', String(script.headers.etag)]],
     });
     assert.equal(again.status, 304);
+    for (const [accepted, coding] of [
+      ['*', 'gzip'],
+      ['br, *;q=0.5', 'gzip'],
+      ['x-gzip', 'gzip'],
+      ['gzip;q=0, *', 'gzip'],
+      ['gzip;q=0', undefined],
+      ['*;q=0', undefined],
+      ['br', undefined],
+    ] as const) {
+      const { headers } = await bytesOf(site.origin + src, { 'Accept-Encoding': accepted });
+      assert.equal(headers['content-encoding'], coding, accepted);
+    }
     assert.equal((await site.get(src, { method: 'POST' })).status, 405);
   });
 
