@@ -75,6 +75,8 @@ export class Hub {
   readonly #streams: OpenStreams;
   /** Publications that the history is storing now. */
   #storing = 0;
+  /** Whether this hub no longer decides who may read its history. */
+  #isReplaced = false;
 
   constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
@@ -87,7 +89,9 @@ export class Hub {
       tail: () => transport.position,
       isStoring: () => this.#storing > 0,
       mayStayOpen: ({ issuerKey, expiresAtMs }) =>
-        this.admission.mayStayOpen({ issuerKey }) && (expiresAtMs ?? Infinity) > clock.now(),
+        !this.#isReplaced &&
+        this.admission.mayStayOpen({ issuerKey }) &&
+        (expiresAtMs ?? Infinity) > clock.now(),
       mayReadPresence: (options) => mayReadPresence(options, names),
       base: names.base,
       counts: this.counts,
@@ -288,10 +292,16 @@ export class Hub {
     );
   }
 
-  /** Ends every stream at a random time within `spreadMs`, and resolves when the last has ended. */
-  async drain(spreadMs: number): Promise<void> {
+  /**
+   * Ends every stream at a random time within `spreadMs`, and resolves when the last has ended.
+   *
+   * @param isReplaced whether another hub, or none, decides from now on who may read: each stream then ends before its
+   * next private update. Its client resumes from the last event that it has received
+   */
+  async drain(spreadMs: number, isReplaced = false): Promise<void> {
     const streams = this.#streams;
     streams.isLeaving = true;
+    this.#isReplaced = isReplaced;
     // Acknowledged updates are delivered before the streams end.
     const delivered = streams.delivery.delivered();
     if (delivered !== null) await delivered;

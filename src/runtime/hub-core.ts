@@ -118,7 +118,7 @@ export function createHubCores(
         ? 'their hub, or its transport, is no longer configured'
         : 'the gateway stops';
     if (streams > 0) log.info('Hub streams end', { streams, why, overMs: Math.round(spread) });
-    await hub.drain(spread);
+    await hub.drain(spread, withinMs === null);
     hub.close();
     await transport.close();
   });

@@ -51,6 +51,52 @@ describe('a reload with open streams', () => {
   });
 });
 
+describe('a hub that a reload moves to another path', () => {
+  it('sends no more private updates to its open streams, whose key may be gone as well', async (test) => {
+    const path = join(await temporaryDirectory(test), 'history');
+    const port = await freePort();
+    const site = (at: string, key: string): string => `http://localhost:${port} {
+	hub ${at} {
+		issuer a {
+			publisher {
+				jwt "${key}"
+			}
+			subscriber {
+				jwt "${key}"
+			}
+		}
+		transport lmdb {
+			path ${path}
+		}
+	}
+}
+`;
+    const origin = `http://localhost:${port}`;
+    const tokenFor = (at: string, key: string) =>
+      signToken(key, {
+        ...{ iss: 'a', aud: origin + at },
+        authorization_details: ['subscribe', 'publish'].map((action) => ({
+          ...{ type: 'urn:hub:authorization-detail', actions: [action] },
+          topics: [{ match: '*' }],
+        })),
+      });
+    const { reload } = await startLibraryGateway(test, site('/old', KEYS.a));
+    const headers = [['Authorization', `Bearer ${await tokenFor('/old', KEYS.a)}`] as const];
+    const stream = await openStream(test, `${origin}/old?match=t`, { headers });
+    const publish = async (at: string, key: string, body: string): Promise<void> => {
+      const fields = [FORM, ['Authorization', `Bearer ${await tokenFor(at, key)}`] as const];
+      const { status } = await send(origin + at, { method: 'POST', headers: fields, body });
+      assert.equal(status, 200);
+    };
+    await publish('/old', KEYS.a, 'topic=t&id=1&private=on');
+    await stream.until(({ text }) => text.includes('id: 1'));
+    await reload(site('/new', KEYS.b));
+    await publish('/new', KEYS.b, 'topic=t&id=2&private=on');
+    await stream.untilEnd();
+    assert.ok(!stream.text.includes('id: 2'), stream.text);
+  });
+});
+
 describe('two hubs that share a history', () => {
   it('admit whoever one of them admits, and end the streams that neither does', async (test) => {
     const path = join(await temporaryDirectory(test), 'history');
