@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
+import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { wantBody } from '../http/field-values.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -165,8 +166,8 @@ function decode(encoded: Buffer): Buffer {
  * Reads the whole body of a request.
  *
  * @param maxBytes 0 means no limit
- * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts; HubgateError
- * `body-already-read`
+ * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts; HttpError 413 or
+ * 408 from a limit of the site; HubgateError `body-already-read`
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const announced = Number(exchange.headers.get('content-length') ?? 0);
@@ -203,8 +204,10 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
       const [first] = chunks;
       resolve(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, length));
     });
-    const brokenOff = (): void => {
-      if (!body.readableEnded) reject(badRequest());
+    const brokenOff = (error?: unknown): void => {
+      // A limit of the site has ended the body: `request_body`.
+      if (error instanceof HttpError) reject(error);
+      else if (!body.readableEnded) reject(badRequest());
     };
     body.once('error', brokenOff);
     body.once('close', brokenOff);
