@@ -217,9 +217,7 @@ function openSocket(target: DialTarget, offer: Offer): Socket {
   });
 }
 
-/** The code of an error: the upstream has selected, or only supports, another version. */
-export const NO_HTTP2 = 'no-http2';
-
+/** The upstream has selected, or only supports, another version. */
 function noHttp2(message: string): HubgateError {
-  return new HubgateError(NO_HTTP2, message);
+  return new HubgateError('no-http2', message);
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { exchangeFailure, ForwardError, leftWaiting, refuseIfBusy } from './forward-error.ts';
-import { dialHttp2, Http2Session, NO_HTTP2, type Offer } from './http2-session.ts';
+import { dialHttp2, Http2Session, type Offer } from './http2-session.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
@@ -149,5 +149,5 @@ export class Http2Sessions implements Connections {
 
 /** Whether a request was not sent because the upstream supports only another version. */
 export function isNoHttp2(error: unknown): boolean {
-  return error instanceof ForwardError && codeOf(error.cause) === NO_HTTP2;
+  return error instanceof ForwardError && codeOf(error.cause) === 'no-http2';
 }
