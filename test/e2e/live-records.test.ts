@@ -238,6 +238,53 @@ describe('a live page whose URL is that of one record after another', () => {
     assert.equal(await page.locator('[name=task]').inputValue(), '2');
     assert.equal(await page.locator('#hub-stale').count(), 0);
   });
+
+  it('shows no other record while a script may act on the one before', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<link rel=canonical href=/tasks/${version}><h1>Task ${version}</h1><button>Approve</button><script>const id = ${version}; document.querySelector('button').onclick = () => { window.approved = id; };</script>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('h1').textContent(), 'Task 1');
+    const isLoaded = page.waitForEvent('load');
+    await page.locator('#hub-stale').click();
+    await isLoaded;
+    assert.equal(await page.locator('h1').textContent(), 'Task 2');
+    await page.getByText('Approve').click();
+    assert.equal(await page.evaluate('window.approved'), 2);
+  });
+});
+
+describe('a live list whose scripts know their items', () => {
+  it('puts no new item in the place of one that has left, also if its script would act on that', async (test) => {
+    const its = await openLivePage(test, {
+      body: (version) =>
+        `<ul>${(version === 1 ? ['A', 'B', 'C'] : ['A', 'C', 'E'])
+          .map((name) => `<li>Order ${name} <button>Delete</button></li>`)
+          .join('')}</ul>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`
+      for (const item of document.querySelectorAll('li')) {
+        const name = item.firstChild.data.trim();
+        item.querySelector('button').onclick = () => { window.deleted = name; };
+      }
+    `);
+    await its.change();
+    assert.deepEqual(await page.locator('li').allTextContents(), [
+      'Order A Delete',
+      'Order C Delete',
+      'Order E Delete',
+    ]);
+    await page.locator('li:last-child button').click();
+    assert.equal(await page.evaluate('window.deleted'), undefined);
+    await page.locator('li:nth-child(2) button').click();
+    assert.equal(await page.evaluate('window.deleted'), 'Order C');
+  });
 });
 
 describe('a live page with items that change while the visitor works in one', () => {

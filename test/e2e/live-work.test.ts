@@ -108,6 +108,88 @@ describe('a live page whose visitor is working', () => {
     assert.equal(await page.inputValue('[name=token]'), 't102');
   });
 
+  it('fetches as often as before if only a script has changed what is withheld', async (test) => {
+    const its = await work(
+      test,
+      (version) => `<form><input name=text></form><time>${version} min ago</time>`,
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await page.clock.install();
+    await its.open(page);
+    await page.fill('[name=text]', 'typed');
+    await page.evaluate("document.querySelector('time').textContent = 'just now'");
+    for (let count = 1; count <= 20; count += 1) {
+      await its.change();
+      await heard(page, 'update', count);
+      await page.clock.runFor(1000);
+      await shows(page, count + 1);
+    }
+    assert.equal(await page.locator('time').textContent(), 'just now');
+  });
+
+  for (const [what, body, revision] of [
+    [
+      'around the form',
+      (version) =>
+        `<main data-note-version-value=${version}><form><textarea></textarea></form></main>`,
+      "document.querySelector('main').dataset.noteVersionValue",
+    ],
+    [
+      'at a button beside it',
+      (version) =>
+        `<main><form><textarea></textarea></form><button data-rev=${version}>save</button></main>`,
+      "document.querySelector('button').dataset.rev",
+    ],
+    [
+      'in a form that publishes the same',
+      (version) =>
+        `<form><input type=hidden name=rev value=${version}><textarea></textarea></form><form id=publish><input type=hidden name=rev value=${version}><button>publish</button></form>`,
+      "document.querySelector('#publish input').value",
+    ],
+    [
+      'beside a form with an editable element',
+      (version) =>
+        `<article><input type=hidden id=rev value=${version}><form><div contenteditable><p>text ${version}</p></div></form></article>`,
+      "document.querySelector('#rev').value",
+    ],
+  ] as [string, (version: number) => string, string][]) {
+    it(`keeps the revision that its visitor has read ${what}, until the form is reset`, async (test) => {
+      const its = await work(test, body);
+      if (its === null) return;
+      const page = await its.browser.newPage();
+      await its.open(page);
+      await page.locator('textarea,[contenteditable]').pressSequentially('my draft');
+      await page.locator('#version').click();
+      await its.change();
+      await shows(page, 2);
+      assert.equal(await page.evaluate(revision), '1');
+      if ((await page.locator('textarea').count()) === 0) return;
+      await page.evaluate("document.querySelector('form').reset()");
+      await page.waitForFunction(`${revision} === '2'`, undefined, { polling: 20 });
+    });
+  }
+
+  it('reads its fields once if a script changes many of them', async (test) => {
+    const its = await work(test, () =>
+      Array.from({ length: 300 }, () => '<input type=checkbox>').join(''),
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await its.open(page);
+    const reads = await page.evaluate(`
+      let reads = 0;
+      const read = document.querySelectorAll;
+      document.querySelectorAll = function (selector) {
+        reads += 1;
+        return read.call(this, selector);
+      };
+      for (const box of document.getElementsByTagName('input')) box.click();
+      reads;
+    `);
+    assert.equal(reads, 1);
+  });
+
   it('shows what was withheld if the visitor finishes during a fetch that brings nothing new', async (test) => {
     const [asked, held] = [deferred(), deferred()];
     let isHeld = false;

@@ -113,7 +113,8 @@ export function matchChildren(
     (labelsOnce ??= labelsOf([old, next].map((list) => list.filter(isItem))));
   // The remaining nodes are between matched ones. The likest are matched first, equally like ones in their order.
   const rest = (from: number, to: number, ones: readonly Node[], isMoved = false): void => {
-    const all = ones.filter((one) => free.has(one));
+    // An item at another place, with other content, is another one: its scripts would act on the one before.
+    const all = ones.filter((one) => free.has(one) && !(isMoved && isRecord(one)));
     const items = all.filter((one) => working.has(one));
     const others = next.slice(from, to).filter((two) => !matches.has(two));
     if (!isMoved && records !== null) matchItems(items, all, others, labels, records, match);

@@ -91,7 +91,12 @@ class LivePage {
       else this.#resume();
     });
     // Before a script of the page sends it, and perhaps shows it again with an error.
-    on('change submit', () => {
+    let isRead = false;
+    on('change submit', ({ type }) => {
+      // A script may change thousands of fields at once.
+      if (isRead && type === 'change') return;
+      isRead = true;
+      setTimeout(() => (isRead = false));
       keepReturned(document.body, this.#entered);
       this.#entered = enteredTexts();
     });
@@ -192,7 +197,7 @@ class LivePage {
     clearTimeout(timeout);
     if (!isFailed) this.#aborted = 0;
     // Each fetch is work for the app, in vain as long as its result cannot be shown.
-    this.#isWaiting = this.#shown.hasWithheld && !mayLeave();
+    this.#isWaiting = this.#shown.waitsForVisitor && !mayLeave();
     this.#pauseMs =
       isFailed || this.#isWaiting ? Math.min(this.#pauseMs * 2, LONGEST_WAIT_MS) : PAUSE_MS;
     this.#isFetching = false;

@@ -39,6 +39,8 @@ export class ShownPage {
   #latest: string | null = null;
   /** The last response that was shown in parts; null if nothing is withheld. */
   #pending: string | null = null;
+  /** Whether changes are withheld because the visitor is active there. */
+  waitsForVisitor = false;
   /** By URL, what the server had sent for the pages before. */
   readonly #formerPages = new Map<string, Node>();
   /** What the server had sent for this page when the visitor left it, if a library may have shown that again. */
@@ -104,18 +106,33 @@ export class ShownPage {
     if (this.#pending !== null) this.#apply(this.#pending);
   }
 
+  /** Shows a response, and keeps it if something is withheld. */
   #apply(text: string, fetched = parsePage(text)): Withheld {
+    const withheld = this.#show(text, fetched);
+    this.waitsForVisitor = withheld.visitor > 0;
+    const isAll = withheld.visitor + withheld.script === 0;
+    this.#pending = isAll ? null : text;
+    clearTimeout(this.#frameworkTimer);
+    if (withheld.framework && this.#frameworkMs < LONGEST_WAIT_MS) {
+      this.#frameworkMs *= 2;
+      this.#frameworkTimer = setTimeout(this.#retry, this.#frameworkMs);
+    }
+    if (isAll) this.#notice?.remove();
+    return withheld;
+  }
+
+  #show(text: string, fetched: Document): Withheld {
     const canonical = canonicalOf(fetched);
     const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
     if (this.isOfForm && !mayLeave() && !hasReturned(fetched)) {
-      this.#pending = text;
       return { visitor: 1, script: 0, framework: 0, moved: 0 };
     }
     this.isOfForm = false;
-    // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one.
-    if (isOther && !mayLeave()) {
-      this.#pending = text;
-      return { visitor: 1, script: 1, framework: 0, moved: 0 };
+    // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one, and
+    // what a script knows of the page may be about the one before.
+    const isAtWork = !mayLeave();
+    if (isOther && (isAtWork || hasOtherScripts(fetched))) {
+      return { visitor: Number(isAtWork), script: 1, framework: 0, moved: 0 };
     }
     this.#canonical = canonical;
     if (this.isReplaced && this.isAtPath)
@@ -132,14 +149,6 @@ export class ShownPage {
       withheld = patch(this.#sent, parsePage(text).body);
     }
     this.#earlier = undefined;
-    const isAll = withheld.visitor + withheld.script === 0;
-    this.#pending = isAll ? null : text;
-    clearTimeout(this.#frameworkTimer);
-    if (withheld.framework && this.#frameworkMs < LONGEST_WAIT_MS) {
-      this.#frameworkMs *= 2;
-      this.#frameworkTimer = setTimeout(this.#retry, this.#frameworkMs);
-    }
-    if (isAll) this.#notice?.remove();
     return withheld;
   }
 
@@ -216,6 +225,7 @@ export class ShownPage {
     lastTitle = document.title;
     this.#earlier = isRestored ? this.#formerPages.get(url) : undefined;
     this.#latest = this.#pending = null;
+    this.waitsForVisitor = false;
     this.#canonical = null;
     if (!isOfForm) this.#sent = renew(this.#sent, document.body);
     return wasReplaced;
@@ -224,4 +234,10 @@ export class ShownPage {
 
 function canonicalOf(page: Document): string | null {
   return page.querySelector('link[rel~=canonical]')?.getAttribute('href') ?? null;
+}
+
+/** Whether a page has an inline script that this page lacks. No script of another page runs in this one. */
+function hasOtherScripts(page: Document): boolean {
+  const own = new Set([...document.scripts].map(({ text }) => text));
+  return [...page.scripts].some(({ text }) => !own.has(text));
 }

@@ -36,6 +36,7 @@ import {
   isAtWork,
   isBusy,
   isField,
+  isRevisionOfWork,
   mayHoldWork,
   showDefaults,
   takeSaved,
@@ -196,6 +197,11 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
   for (const name of namesOf(sent, next)) {
     const [was, is, seen] = [sent, next, shown].map((one) => one.getAttribute(name));
     if (was === is) continue;
+    // The visitor has read what belongs to the revision before.
+    if (isRevisionOfWork(name, shown)) {
+      withheld.visitor += 1;
+      continue;
+    }
     if (seen === was && !isState(name, shown)) copyAttribute(name, next, shown);
     else if (name === 'class') {
       // Scripts use classes to show that something is open, selected or loaded, so each class is treated

@@ -263,15 +263,42 @@ export function isBusy(element: Element): boolean {
   );
 }
 
+/** The names of fields and attributes with the revision of a record, which an app compares to find edit conflicts. */
+const REVISION = /(?:^|[^a-z])(?:etag|lock|rev|revision|updated|version)(?:$|[^a-z])/i;
+
 /**
  * Whether an element is a hidden field without a form, such as the revision of a row that a script saves, and the
- * visitor is at work beside it: in the smallest surroundings with fields.
+ * visitor is at work beside it.
  */
 export function holdsRevision(shown: Element): boolean {
-  if (!shown.matches('[type=hidden]')) return false;
+  return shown.matches('[type=hidden]') && isBesideWork(shown);
+}
+
+/**
+ * Whether an attribute has the revision of what the visitor is changing: beside it, or in another form with the same
+ * revision. The latter holds for a form of buttons only, such as one that publishes what the other one saves.
+ */
+export function isRevisionOfWork(name: string, shown: Element): boolean {
+  if (name.startsWith('data-')) return REVISION.test(name) && isBesideWork(shown);
+  const { name: field, value, form } = shown as HTMLInputElement;
+  return (
+    name === 'value' &&
+    shown.matches('[type=hidden]') &&
+    REVISION.test(field) &&
+    form?.querySelector(FIELDS) === null &&
+    [...document.getElementsByName(field)].some(
+      (one) => (one as HTMLInputElement).value === value && touched.has(formOf(one) ?? one),
+    )
+  );
+}
+
+/** Whether the visitor is at work in an element, or in the smallest surroundings with fields. */
+function isBesideWork(shown: Element): boolean {
   let area: Element | null = shown;
   while (area?.querySelector(FIELDS) === null) area = area.parentElement;
-  return area !== null && (hasEditor(area) || [...area.querySelectorAll(FIELDS)].some(isBusy));
+  if (area === null) return false;
+  const isWork = (one: Element): boolean => isBusy(one) || touched.has(formOf(one) ?? one);
+  return hasEditor(area) || [...area.querySelectorAll(FIELDS)].some(isWork);
 }
 
 /** Whether the visitor may be at work in an element: a quick answer, before each of thousands of rows is looked at. */
@@ -302,7 +329,7 @@ export function mayLeave(): boolean {
  * what a widget may hold in a hidden field. Scripts fill others.
  */
 export function hasOtherWork(): boolean {
-  const fields = [...document.querySelectorAll('form [type=hidden]')];
+  const fields = [...document.querySelectorAll('[type=hidden]')];
   return isDrawnOn || document.querySelector('dialog[open]') !== null || fields.some(isChanged);
 }
 
