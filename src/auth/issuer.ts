@@ -16,9 +16,8 @@ export interface TrustedIssuer {
   readonly own?: true;
 }
 
-/** The issuer, the role and the keys for verifying a token. */
+/** The keys of an issuer for tokens with a role. */
 export interface IssuerKey {
-  readonly issuer: TrustedIssuer;
   readonly keys: KeySet;
   /** Equal as long as this issuer, role and key configuration stay the same. Not for printing. */
   readonly identity: string;
@@ -29,7 +28,7 @@ export function issuerKeyFor(issuer: TrustedIssuer, role: Role): IssuerKey | nul
   const keys = issuer[role];
   if (keys === null) return null;
   const identity = hash('sha256', JSON.stringify([issuer.id, role, keys.identity]));
-  return { issuer, keys, identity };
+  return { keys, identity };
 }
 
 /**

@@ -5,7 +5,7 @@ import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import type { JwksKeySource } from '../config/config.ts';
 import { type Clock, wait } from '../kernel/clock.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf, ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './unverified-token.ts';
@@ -219,7 +219,7 @@ export class Jwks {
     if (this.#waiting >= MAX_WAITING) return null;
     this.#waiting += 1;
     this.#nextForNew ??= wait(waitMs, clock, this.#closing.signal)
-      .catch(() => {})
+      .catch(ignore)
       .then(() => {
         this.#nextForNew = null;
         this.#waiting = 0;

@@ -1,3 +1,4 @@
+import { ignore } from '../kernel/error.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { compileWildcard } from '../http/linear-regexp.ts';
@@ -91,7 +92,7 @@ export class ResponseCaches {
         if (behind !== null) (waiting ??= []).push(behind);
       }
     } catch (error) {
-      for (const one of waiting ?? []) one.catch(() => {});
+      for (const one of waiting ?? []) one.catch(ignore);
       return Promise.reject(error);
     }
     return waiting === null ? null : Promise.all(waiting);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/problem.ts';
 import { allowSlowConnections } from '../kernel/connection-attempts.ts';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf, ignore } from '../kernel/error.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import { completionCommand } from './commands/completion.ts';
 import { EXIT, type Output, printable, processOutput } from './terminal.ts';
@@ -40,7 +40,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     void endProcess(isRead ? EXIT.ok : EXIT.failed);
   });
   // Messages that cannot be written do not change what a command does.
-  process.stderr.on('error', () => {});
+  process.stderr.on('error', ignore);
   try {
     await program.parseAsync(withoutHelp(args), { from: 'user' });
   } catch (error) {

@@ -1,4 +1,5 @@
 import { Writable } from 'node:stream';
+import { ignore } from '../kernel/error.ts';
 import { drained } from '../http/body-end.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { afterSilence, type Clock } from '../kernel/clock.ts';
@@ -161,7 +162,7 @@ export class ArrivingBody {
         done(null);
       },
     });
-    this.input.on('error', () => {});
+    this.input.on('error', ignore);
     this.#heardMs = clock.monotonic();
     this.#awaitApp(MAX_SILENCE_MS);
   }

@@ -3,6 +3,7 @@
 // the responses that others may have.
 
 import type { Writable } from 'node:stream';
+import { ignore } from '../kernel/error.ts';
 import type { Exchange, Next, ResponseHead } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
 import { discarding } from '../http/deferred-body.ts';
@@ -231,7 +232,7 @@ export class Flight<Answer> implements Task {
       }
     })();
     // Requests that joined do not ask how it ended.
-    const over = finished.catch(() => {}).then(() => this.#body?.settled);
+    const over = finished.catch(ignore).then(() => this.#body?.settled);
     return { outcome, finished, over };
   }
 

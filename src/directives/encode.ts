@@ -1,3 +1,4 @@
+import { ignore } from '../kernel/error.ts';
 import { type ResponseMatcher, responseMatcher } from '../config/shape-routes.ts';
 import { defaultsOf, list, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
@@ -187,6 +188,6 @@ function compressed(body: Writable, encoder: Encoder): Writable {
     breakOff(body);
   });
   // `close` notifies the writer. Without a listener, the error would end the process.
-  plain.on('error', () => {});
+  plain.on('error', ignore);
   return plain;
 }

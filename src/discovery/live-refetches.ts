@@ -11,7 +11,7 @@ import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { sessionCookieName } from '../http/session-mark.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
 export interface LiveRefetchesOptions {
@@ -397,7 +397,7 @@ function endingAtOnce(body: Writable): Writable {
       );
     },
   });
-  return rest.on('error', () => {});
+  return rest.on('error', ignore);
 }
 
 function visitorOf({ clientAddress, headers }: Exchange): string {

@@ -1,3 +1,4 @@
+import { ignore } from '../kernel/error.ts';
 import {
   about,
   type Exchange,
@@ -166,7 +167,7 @@ function copyBody(maxBytes: number, done: (bytes: Buffer | null) => void): BodyW
     });
     body.once('close', () => copying.destroy());
     // `close` notifies the writer. Without a listener, the error would end the process.
-    copying.on('error', () => {});
+    copying.on('error', ignore);
     copying.once('close', () => done(complete && size <= maxBytes ? Buffer.concat(chunks) : null));
     return copying;
   };

@@ -1,7 +1,7 @@
 import type { Http2Stream } from 'node:http2';
 import { type Readable, type Transform, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { hasSent } from './body-memory.ts';
 
 /**
@@ -33,7 +33,7 @@ const BROKEN_OFF = 'The response was aborted';
  */
 export function goneBody(): Writable {
   const body = new Writable({ write: (_chunk, _encoding, done) => done() });
-  body.on('error', () => {});
+  body.on('error', ignore);
   return body.destroy();
 }
 

@@ -3,7 +3,7 @@
 
 import { Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { writeTo } from './body-end.ts';
 
 /** Bytes of an unwanted response body that are read, so that the connection to its source can be used again. */
@@ -56,7 +56,7 @@ class DiscardedBody extends Writable {
     super();
     this.#body = body;
     // Its source listens only while it writes.
-    this.on('error', () => {});
+    this.on('error', ignore);
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
@@ -118,7 +118,7 @@ export class DeferredBody extends Writable {
   constructor() {
     super();
     // Its source listens only while it writes.
-    this.on('error', () => {});
+    this.on('error', ignore);
   }
 
   /** Routes may respond instead until the body has a destination. */

@@ -108,14 +108,14 @@ export function createAccess(endpoint: HubEndpoint): Access {
       const { token, via } = presented;
       const isUnasked = via === 'cookie' || (via === 'header' && isForeignWrite(exchange));
       if (role === 'publisher' && isUnasked) checkPublishOrigin(exchange);
+      const refuse = (error: unknown): never => {
+        throw refused(error, (diagnosis) => refusals.write(exchange, diagnosis, { via, role }));
+      };
       try {
         const access = verifier.verify(token, role, identity.resource);
-        if (!(access instanceof Promise)) return access;
-        return access.catch((error: unknown) => {
-          throw refused(error, (diagnosis) => refusals.write(exchange, diagnosis, { via, role }));
-        });
+        return access instanceof Promise ? access.catch(refuse) : access;
       } catch (error) {
-        throw refused(error, (diagnosis) => refusals.write(exchange, diagnosis, { via, role }));
+        return refuse(error);
       }
     },
     tokenMissing(exchange) {
@@ -240,7 +240,10 @@ function bearer(field: string): Credential {
   return { kind: 'token', token: field.slice(7), via: 'header' };
 }
 
-/** The first cookie with that name whose value contains no byte that RFC 6265 §4.1.1 forbids. */
+/**
+ * The first cookie with that name whose value has no control character, quote, backslash or byte beyond ASCII. RFC 6265
+ * §4.1.1 also forbids spaces and commas, which are accepted here.
+ */
 function cookieCredential(exchange: Exchange, name: string): Credential | null {
   const token = cookieValue(exchange.headers, name, (value) => !FORBIDDEN.test(value));
   return token === undefined ? null : { kind: 'token', token, via: 'cookie' };

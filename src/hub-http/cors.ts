@@ -131,7 +131,7 @@ const MAX_SHOWN = 200;
  * Fetch §3.2), and reports that only in the console of the page. The returned function returns whether the
  * page is such a page.
  */
-export function createForeignOrigin(
+export function createForeignPageCheck(
   corsOrigins: readonly string[],
   publicOrigins: readonly string[],
   refusals: RefusalLog,

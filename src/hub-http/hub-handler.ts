@@ -3,7 +3,7 @@ import { answer, answerError } from '../http/answer.ts';
 import { isAt, isWithin, pathOf } from '../http/request-path.ts';
 import { createAccess } from './access.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
-import { createCors, createForeignOrigin } from './cors.ts';
+import { createCors, createForeignPageCheck } from './cors.ts';
 import { createDebugger } from './debugger-page.ts';
 import { absent, type HubEndpoint, createScriptAnswer } from './endpoint.ts';
 import {
@@ -43,12 +43,12 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
   const cors = createCors(corsOrigins, profile.cursorHeader);
   const identityOf = createIdentity(path, endpoint.resourceIdentifier);
   const { publicOrigins, hub } = endpoint;
-  const isForeign = createForeignOrigin(corsOrigins, publicOrigins, new RefusalLog());
+  const isForeign = createForeignPageCheck(corsOrigins, publicOrigins, new RefusalLog());
   const isContactedByName = publicName(publicOrigins);
   const answerPlayground = createPlayground(endpoint);
   const route = createRoute(endpoint);
 
-  const answer = async (exchange: Exchange, requested: string): Promise<void> => {
+  const serve = async (exchange: Exchange, requested: string): Promise<void> => {
     exchange.onHead(({ headers }) => {
       for (const [name, value] of SECURITY_FIELDS) headers.set(name, value);
       cors?.apply(exchange, headers);
@@ -71,7 +71,7 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
 
   return (exchange, next) => {
     const requested = pathOf(exchange);
-    if (isHub(exchange) || isMetadata(exchange)) return answer(exchange, requested);
+    if (isHub(exchange) || isMetadata(exchange)) return serve(exchange, requested);
     return answerPlayground(exchange, requested) ? undefined : next();
   };
 }

@@ -9,7 +9,7 @@ import {
 } from '../hub/publication.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf, ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import type { Access } from './access.ts';
@@ -26,7 +26,10 @@ import {
 } from './form.ts';
 import { badRequest, methodNotAllowed, RefusedRequest, unavailable } from './refusal.ts';
 
-/** The largest form that is read before its publisher is known; Node buffers as much of any request. */
+/**
+ * The largest form that is read before its publisher is known: as much as the smallest buffer of a connection, that of a
+ * mounted hub under Node 20.
+ */
 const EARLY_BYTES = 16 * 1024;
 
 /** `POST HUB`: checks the client's identity, then the form, then the permission; then stores the update. */
@@ -76,7 +79,7 @@ export function createPublish(
     if (authenticated instanceof Promise && isShort(exchange)) {
       early = readForm(exchange, maxRequestBodySize);
       // The token is checked first: what is wrong with the form may never matter.
-      early.catch(() => {});
+      early.catch(ignore);
     }
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
     if (token === null) throw access.tokenMissing(exchange);
@@ -115,9 +118,9 @@ export class UnstoredUpdates {
 }
 
 /**
- * Whether the whole form fits into the buffer that Node keeps for every request. It is read while the token is
- * checked, because a publisher may disconnect as soon as it has sent its update, and Node then discards what
- * nobody has read. A client that waits for `100 Continue` has not sent it yet.
+ * Whether the whole form fits into the buffer of every connection. It is read while the token is checked, because a
+ * publisher may disconnect as soon as it has sent its update, and the server of a mounted hub then discards what nobody
+ * has read. A client that waits for `100 Continue` has not sent it yet.
  */
 function isShort({ headers }: Exchange): boolean {
   const length = Number(headers.get('content-length'));

@@ -131,7 +131,7 @@ export class OpenStreams {
     if (subscriber.options.settings.announced) presencePublisher.left(subscriber);
     if (reason !== 'client') {
       log.debug('A stream ends', { subscriber: subscriber.id, reason });
-      this.#sayGoodbye(subscriber, reason);
+      this.#sendEnd(subscriber, reason);
     }
     if (this.registry.size === 0) for (const go of this.#waiting.splice(0)) go();
   }
@@ -172,7 +172,7 @@ export class OpenStreams {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {
+  #sendEnd(subscriber: Subscriber, reason: EndReason): void {
     const { sendBuffer } = subscriber;
     if ((this.isLeaving && reason !== 'slow') || reason === 'overtaken')
       this.#push(subscriber, retryHint());

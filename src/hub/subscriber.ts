@@ -193,9 +193,9 @@ export function dueNow(subscriber: Subscriber, nowMs: number): Due {
   const patienceMs = patienceWith(subscriber);
   if (ended !== null) {
     if (nowMs >= endsAtMs + patienceMs) return 'gone';
-    // The client does not even read the end of its stream.
-    const takes = sendBuffer.stallsAt(patienceMs) !== null;
-    return takes && !sendBuffer.isStalled(nowMs, patienceMs) ? 'nothing' : 'gone';
+    const hasUnsent = sendBuffer.stallsAt(patienceMs) !== null;
+    // Everything is sent, or the client does not even read the end of its stream.
+    return hasUnsent && !sendBuffer.isStalled(nowMs, patienceMs) ? 'nothing' : 'gone';
   }
   if (nowMs >= endsAtMs) return 'over';
   if (sendBuffer.isStalled(nowMs, patienceMs)) return 'stalled';

@@ -1,3 +1,4 @@
+import { ignore } from './error.ts';
 /** A counted claim on a shared resource. `Released` is the result of giving it back. */
 export interface Lease<T, Released = Promise<void>> {
   readonly value: T;
@@ -100,7 +101,7 @@ export class LeasePool<T> {
     try {
       return { value: await lease.value, release: () => this.#release(key, lease.release()) };
     } catch (error) {
-      lease.release()?.catch(() => {});
+      lease.release()?.catch(ignore);
       throw error;
     }
   }

@@ -12,7 +12,7 @@ import {
   type PostgresHost,
 } from '../config/postgres-url.ts';
 import { afterSilence, type Clock } from '../kernel/clock.ts';
-import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
+import { HubgateError, messageOf, codeOf, ignore } from '../kernel/error.ts';
 import type { Secret } from '../kernel/secret.ts';
 
 /** The location of a database in the configuration. */
@@ -314,7 +314,7 @@ class Connection implements Queries {
   close(): void {
     if (this.#isOver) return;
     this.#end('the connection is closed');
-    this.#client.end().catch(() => {});
+    this.#client.end().catch(ignore);
     const stop = this.#clock.after(CLOSE_TIMEOUT_MS, () => this.#socket.destroy());
     this.#socket.once('close', stop);
   }
@@ -322,7 +322,7 @@ class Connection implements Queries {
   /** One statement at a time, because a transaction must not contain those of others. */
   #inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
     const result = this.#turn.then(task);
-    this.#turn = result.catch(() => {});
+    this.#turn = result.catch(ignore);
     return result;
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import { connectPostgres, type PostgresConnection, type PostgresPlace } from './connection.ts';
 
 /** How long a notification may take through a pooler. */
@@ -60,7 +60,7 @@ async function requireOwnSession(
     await connection.query(`LISTEN "${channel}"`);
     await other.query('SELECT pg_notify($1, $2)', [channel, '']);
     const isOwn = await arrived;
-    await connection.query(`UNLISTEN "${channel}"`).catch(() => {});
+    await connection.query(`UNLISTEN "${channel}"`).catch(ignore);
     if (!isOwn) throw new HubgateError('postgres-pooler', NEEDS_SESSION);
   } finally {
     other.close();

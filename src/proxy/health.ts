@@ -33,15 +33,14 @@ export function availability(
   };
 }
 
-/** The verdict about an upstream from its response. */
-export function passiveVerdict(
+/** Whether a response of an upstream counts as a failure. */
+export function failureByResponse(
   passive: PassiveHealth,
-): (status: number, latencyMs: number) => 'healthy' | 'failed' {
+): (status: number, latencyMs: number) => boolean {
   const bad =
     passive.unhealthyStatus.length === 0 ? () => false : statusMatcher(passive.unhealthyStatus);
   const limitMs = passive.unhealthyLatencyMs;
-  return (status, latencyMs) =>
-    bad(status) || (limitMs > 0 && latencyMs > limitMs) ? 'failed' : 'healthy';
+  return (status, latencyMs) => bad(status) || (limitMs > 0 && latencyMs > limitMs);
 }
 
 /** Identifies an active check, so that proxies with the same check share its verdict. */

@@ -61,7 +61,7 @@ export class Http2Session {
     });
     session.on('remoteSettings', onRoom);
     // The streams get the error too, and report it.
-    session.on('error', () => {});
+    session.on('error', ignore);
     session.once('close', () => {
       this.#stopWatch?.();
       this.#stopIdle();

@@ -206,8 +206,8 @@ export class UpstreamResponse implements UpgradeSink {
       return this.#exchange.begin({ status, headers, source: this.#source, isWhole });
     }
     if (isOfRoutes || usesUpstreamResponse) this.#setPlaceholders(status, headers);
-    if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
     const head = this.#head(status, headers, received, isWhole);
+    if (answer === null) return this.#begin(head);
     if (typeof answer === 'number') {
       replaceStatus(head, answer);
       return this.#begin(head);
@@ -296,8 +296,8 @@ export class UpstreamResponse implements UpgradeSink {
       }
     };
     const running = run();
-    // The code that waits for it is notified.
-    running.catch(() => {});
+    // `interceptor` returns it later. Until then, a rejection must not count as unhandled.
+    running.catch(ignore);
     this.interceptor = () => running;
     return held;
   }

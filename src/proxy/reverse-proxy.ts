@@ -18,7 +18,7 @@ import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { type BufferedBody, BufferSpace } from './buffers.ts';
 import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder, refuseUnforwardable } from './forwarder.ts';
-import { activeCheckKey, availability, type IsAvailable, passiveVerdict } from './health.ts';
+import { activeCheckKey, availability, type IsAvailable, failureByResponse } from './health.ts';
 import {
   compileResponseRules,
   type ResponseBuffers,
@@ -116,7 +116,7 @@ export class ReverseProxy {
   readonly #rules: ResponseRules;
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
-  readonly #verdict: ReturnType<typeof passiveVerdict>;
+  readonly #isFailure: ReturnType<typeof failureByResponse>;
   readonly #members: Members;
   readonly #tunnels: Tunnels;
   readonly #sharing: RequestSharing | null;
@@ -155,7 +155,7 @@ export class ReverseProxy {
     this.#rules = compileResponseRules(config, options);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
-    this.#verdict = passiveVerdict(config.passiveHealth);
+    this.#isFailure = failureByResponse(config.passiveHealth);
     this.#members = new Members(config, options, trustPool, this.#isAvailable);
     const { policy } = config.loadBalancing;
     this.#balance = createBalance(policy, options.random, this.#members.order);
@@ -383,7 +383,7 @@ export class ReverseProxy {
       const latencyMs = this.#clock.monotonic() - began;
       upstream.measures.answered(status, latencyMs);
       visit.latencyMs = latencyMs;
-      if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
+      if (this.#isFailure(status, latencyMs)) this.#count(upstream, began);
     };
     const response = new UpstreamResponse(
       exchange,

@@ -1,3 +1,4 @@
+import { ignore } from '../kernel/error.ts';
 import type { ArrivingBody } from '../coalescing/arriving-body.ts';
 import type { Flight, RequestCoalescer } from '../coalescing/request-coalescer.ts';
 import type { Exchange, UpstreamVisit } from '../http/exchange.ts';
@@ -187,7 +188,7 @@ async function lead(
   if (come.kind === 'answer' && come.body !== null) {
     const { body } = come;
     // Its client, if it has not left, gets the answer like all others.
-    finished.catch(() => {});
+    finished.catch(ignore);
     await replay(come.answer.first, body, () => body.trailers);
     return;
   }

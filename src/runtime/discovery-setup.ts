@@ -103,7 +103,7 @@ export async function setUpDiscovery(
     const lease = resources.rateLimits.acquire('reports of live pages', REPORT_WINDOW_MS);
     reports = createLiveReports({ hub, counts: scope.hold(lease) });
   }
-  const speaking = speakingForTheApp(discovery, hub, clock, concerns, scope);
+  const speaking = publishingHooks(discovery, hub, clock, concerns, scope);
   hooks.push(
     ...speaking.hooks,
     createDiscovery({
@@ -164,7 +164,7 @@ export function personalFieldsOf({
 }
 
 /** Publishes updates that result from the app's responses. */
-function speakingForTheApp(
+function publishingHooks(
   { publish, changes, aliases }: DiscoveryConfig,
   hub: AnnouncedHub,
   clock: Resources['clock'],

@@ -1,6 +1,6 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError, messageOf, ignore } from '../kernel/error.ts';
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Family } from '../kernel/measures.ts';
 import { upstreamFamilies } from '../proxy/upstreams.ts';
@@ -288,7 +288,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 
   function enqueue<T>(task: () => Promise<T>): Promise<T> {
     const result = queue.then(task);
-    queue = result.catch(() => {});
+    queue = result.catch(ignore);
     return result;
   }
 

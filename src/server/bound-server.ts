@@ -2,7 +2,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type ListenOptions, type Server, type ServerOpts } from 'node:net';
 import { bindAddressText, type ListenPlace } from '../config/bind-address.ts';
 import type { UnixAddress } from '../config/config.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf, ignore } from '../kernel/error.ts';
 
 /** A listener that a global option configures. */
 export interface ListenerOption {
@@ -27,7 +27,7 @@ export class InheritedSockets {
       if (server.listenerCount('connection') === 1) socket.destroy();
     });
     // Without a listener, a failure would end the process.
-    server.on('error', () => {});
+    server.on('error', ignore);
     server.once('listening', () => this.#servers.set(fd, server));
     return server;
   }

@@ -11,7 +11,7 @@ import { Http1RequestBody } from './http1-request-body.ts';
 import type { Http1Head } from './http1-head.ts';
 import { Http1Response, type ResponseFraming, writeHead } from './http1-response.ts';
 import {
-  MAX_WAITING_BYTES,
+  MAX_WAITING_FOR_INFORMATIONAL,
   type ProtocolAdapter,
   RequestFacts,
   resetIfUndelimited,
@@ -165,7 +165,7 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     const socket = this.#connection.turnOf(this);
     const waiting = (socket?.writableLength ?? 0) + (this.#ahead?.length ?? 0);
     // Only 100 has an effect that the client waits for.
-    if (waiting > MAX_WAITING_BYTES && status !== 100) return;
+    if (waiting > MAX_WAITING_FOR_INFORMATIONAL && status !== 100) return;
     const out = this.#ahead ?? new Http1Writer();
     writeHead(out, status, validFields(headers));
     out.text('\r\n');

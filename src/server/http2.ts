@@ -61,11 +61,6 @@ class UploadWindows {
   #total = 0;
   readonly #narrow = new Set<ConnectionWindows>();
 
-  /** Bytes that wait. */
-  get waiting(): number {
-    return this.#total;
-  }
-
   watch(session: ServerHttp2Session): void {
     session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
     const windows = new ConnectionWindows(session);

@@ -6,7 +6,7 @@ import { ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http2Adapter } from './http2-adapter.ts';
 import {
-  MAX_WAITING_BYTES,
+  MAX_WAITING_FOR_INFORMATIONAL,
   type ProtocolAdapter,
   RequestFacts,
   resetIfUndelimited,
@@ -184,7 +184,7 @@ function informHttp1(response: ServerResponse, status: number, headers: HeaderLi
     if (!hasSentContinue(response)) response.writeContinue();
     return;
   }
-  if (response.writableLength > MAX_WAITING_BYTES) return;
+  if (response.writableLength > MAX_WAITING_FOR_INFORMATIONAL) return;
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
   for (const [name, value] of validFields(headers)) head += `${name}: ${value}\r\n`;
   writeAhead(response, `${head}\r\n`);

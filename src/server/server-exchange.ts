@@ -370,7 +370,7 @@ export abstract class RequestFacts<Version extends Exchange['httpVersion']> {
 }
 
 /** Bytes that may wait for a client of HTTP/1.1. Beyond them, it gets no more informational responses. */
-export const MAX_WAITING_BYTES = 64 * 1024;
+export const MAX_WAITING_FOR_INFORMATIONAL = 64 * 1024;
 
 /**
  * The fields that HTTP/1.1 can carry, of an informational response or a trailer section: those may be dropped one by

@@ -13,7 +13,7 @@ import {
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { whyUnusable } from '../config/problem.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf, ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { homedir } from 'node:os';
 
@@ -91,7 +91,7 @@ async function written<T>(
   } catch (error) {
     throw failure(error);
   } finally {
-    await rm(temporary, { force: true }).catch(() => {});
+    await rm(temporary, { force: true }).catch(ignore);
   }
 }
 

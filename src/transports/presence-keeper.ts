@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from '../hub/presence.ts';
 import type { PresenceChange } from '../hub/presence-board.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf, ignore } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** How long a process counts as alive after its last heartbeat, and how long a claim to announce is valid. */
@@ -255,7 +255,7 @@ export class PresenceKeeper<Key> {
 
   #enterOnBoard(entries: readonly Own[]): Promise<Entered> {
     const answer = this.#options.store.enter(entries);
-    const entered = answer.catch(() => {});
+    const entered = answer.catch(ignore);
     for (const own of entries) own.entered = entered;
     return answer;
   }

@@ -10,7 +10,7 @@ import {
 } from '../hub/transport.ts';
 import type { PresenceBoard } from '../hub/presence-board.ts';
 import { isPossibleId, type Update } from '../hub/update.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, ignore } from '../kernel/error.ts';
 import type { StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { ServerSignals } from './server-signals.ts';
@@ -183,7 +183,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     this.#refuseClosed();
     // What was asked before this call may not know of what somebody has heard since; what is asked next does.
     this.#nextLook ??= (async () => {
-      await this.#look.catch(() => {});
+      await this.#look.catch(ignore);
       this.#nextLook = null;
       this.#look = this.#catchUp();
       await this.#look;

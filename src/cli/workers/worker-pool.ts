@@ -9,7 +9,7 @@ import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import { type Clock, within } from '../../kernel/clock.ts';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { codeOf, HubgateError, messageOf, ignore } from '../../kernel/error.ts';
 import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type {
@@ -382,7 +382,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       for (const worker of this.#workers) worker.kill();
     });
     // A load that waits for a worker that hangs must not delay the others.
-    await within(ANSWER_MS, this.#clock, this.#queue, () => new Error('late')).catch(() => {});
+    await within(ANSWER_MS, this.#clock, this.#queue, () => new Error('late')).catch(ignore);
     await Promise.allSettled(
       [...this.#workers].map(async (worker) => {
         await worker.order('stop').catch(() => worker.kill());
@@ -397,7 +397,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   #enqueue<T>(task: () => Promise<T>): Promise<T> {
     const result = this.#queue.then(task);
-    this.#queue = result.catch(() => {});
+    this.#queue = result.catch(ignore);
     return result;
   }
 }

@@ -1,7 +1,7 @@
 import type { Worker as ClusterWorker } from 'node:cluster';
 import { once } from 'node:events';
 import { type Clock, within } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
+import { HubgateError, ignore } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
 import type { PurgeOrder } from '../../cache/response-caches.ts';
@@ -119,7 +119,7 @@ export class Worker {
   /** The same. Resolves when the worker has handled it, or has ended, and at once if it is too far behind. */
   async handle(signal: Signal): Promise<void> {
     if (this.#waiting.size >= MAX_UNHANDLED) this.signal(signal);
-    else if (this.#unsent === null) await this.order('signal', signal).catch(() => {});
+    else if (this.#unsent === null) await this.order('signal', signal).catch(ignore);
   }
 
   /**

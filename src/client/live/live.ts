@@ -1,8 +1,8 @@
 /*
  * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
- * that the page names. After an update it fetches the page again and shows what the server has changed. It
- * keeps one stream, one timer, the id of the last update, the last response of the server, and of a few pages
- * before what the server has sent and what the visitor has entered; nothing grows with time.
+ * that the page names. After an update it fetches the page again and shows what the server has changed. Its memory
+ * is bounded: it keeps one stream, two timers, the id of the last update and the last response of the server. For a
+ * few earlier pages it also keeps what the server had sent and what the visitor had entered.
  */
 import { enteredTexts, hasOtherWork, keepReturned, mayLeave, on } from './visitor-state.ts';
 import { ShownPage } from './shown-page.ts';
@@ -71,54 +71,22 @@ class LivePage {
   }
 
   start(): void {
-    this.#listenToPage();
+    this.#listenToBrowser();
+    this.#listenToHtmx();
+    this.#listenToTurbo();
+    this.#listenToOthers();
     this.#updateStream();
   }
 
-  #listenToPage(): void {
+  #listenToBrowser(): void {
     on('visibilitychange', () => {
       if (document.hidden) this.#stream.closeSoon();
       else this.#updateStream();
     });
     // An open stream would keep the page out of the back-forward cache.
     on('pagehide', () => this.#stream.close());
-    on('beforeunload turbo:submit-start up:request:load', () => this.#awaitNextPage());
-    on('pageshow turbo:frame-render up:request:loaded', () => this.#resume());
-    // A GET may be one of many that poll, whose end says nothing about a change that the visitor sends meanwhile.
-    on('htmx:beforeSend htmx:afterRequest', (event) => {
-      if (isHtmxGet(event)) return;
-      if (event.type === 'htmx:beforeSend' || leadsElsewhere(event)) this.#awaitNextPage();
-      else this.#resume();
-    });
-    // Before a script of the page sends it, and perhaps shows it again with an error.
-    let isRead = false;
-    on('change submit', ({ type }) => {
-      // A script may change thousands of fields at once.
-      if (isRead && type === 'change') return;
-      isRead = true;
-      setTimeout(() => (isRead = false));
-      keepReturned(document.body, this.#entered);
-      this.#entered = enteredTexts();
-    });
-    on('htmx:afterSwap', (event) => {
-      if (htmxDetail(event).xhr && !isHtmxGet(event) && !isLivePage(event))
-        keepReturned(event.target as Element, this.#entered);
-    });
-    on('htmx:beforeHistorySave', () => {
-      const { href } = this.#shown.url;
-      this.#stored.delete(href);
-      const texts = enteredTexts();
-      if (texts.size > 0) this.#stored.set(href, texts);
-      const [oldest = ''] = this.#stored.keys();
-      if (this.#stored.size > MAX_STORED) this.#stored.delete(oldest);
-    });
-    on('htmx:historyRestore', () => {
-      // htmx has stored the page while a part of it faded out, and would now show that part for ever.
-      for (const one of document.querySelectorAll(SWAPPING)) {
-        one.classList.remove(SWAPPING.slice(1));
-        if (one.className === '') one.removeAttribute('class');
-      }
-    });
+    on('beforeunload', () => this.#awaitNextPage());
+    on('pageshow', () => this.#resume());
     on('online', () => {
       this.#pauseMs = PAUSE_MS;
       // A connection may be of the network before.
@@ -134,6 +102,52 @@ class LivePage {
       this.#isOutdated = true;
       this.#awaitNextPage();
     });
+    // Before a script of the page sends it, and perhaps shows it again with an error.
+    let isRead = false;
+    on('change submit', ({ type }) => {
+      // A script may change thousands of fields at once.
+      if (isRead && type === 'change') return;
+      isRead = true;
+      setTimeout(() => (isRead = false));
+      keepReturned(document.body, this.#entered);
+      this.#entered = enteredTexts();
+    });
+    on('reset submit focusout pause', () => this.#retryWithheld());
+  }
+
+  #listenToHtmx(): void {
+    // A GET may be one of many that poll, whose end says nothing about a change that the visitor sends meanwhile.
+    on('htmx:beforeSend htmx:afterRequest', (event) => {
+      if (isHtmxGet(event)) return;
+      if (event.type === 'htmx:beforeSend' || leadsElsewhere(event)) this.#awaitNextPage();
+      else this.#resume();
+    });
+    on('htmx:afterSwap', (event) => {
+      if (htmxDetail(event).xhr && !isHtmxGet(event) && !isLivePage(event))
+        keepReturned(event.target as Element, this.#entered);
+    });
+    on('htmx:beforeHistorySave', () => {
+      const { href } = this.#shown.url;
+      this.#stored.delete(href);
+      const texts = enteredTexts();
+      if (texts.size > 0) this.#stored.set(href, texts);
+      const [oldest = ''] = this.#stored.keys();
+      if (this.#stored.size > MAX_STORED) this.#stored.delete(oldest);
+    });
+    on('htmx:historyRestore', (event) => {
+      // htmx has stored the page while a part of it faded out, and would now show that part for ever.
+      for (const one of document.querySelectorAll(SWAPPING)) {
+        one.classList.remove(SWAPPING.slice(1));
+        if (one.className === '') one.removeAttribute('class');
+      }
+      this.#checkPage(event);
+    });
+    on('htmx:afterSettle', (event) => this.#checkPage(event));
+  }
+
+  #listenToTurbo(): void {
+    on('turbo:submit-start', () => this.#awaitNextPage());
+    on('turbo:frame-render', () => this.#resume());
     on('turbo:before-fetch-response', (event) => {
       const { response } = (event as CustomEvent<TurboDetail>).detail.fetchResponse;
       this.#turboResponse = response;
@@ -146,6 +160,12 @@ class LivePage {
       this.#turboResponse = null;
       keepReturned(type === 'turbo:render' ? document.body : (target as Element), this.#entered);
     });
+    on('turbo:load', (event) => this.#checkPage(event));
+  }
+
+  #listenToOthers(): void {
+    on('up:request:load', () => this.#awaitNextPage());
+    on('up:request:loaded', () => this.#resume());
     let isUnpolyError = false;
     on('up:fragment:loaded', (event) => {
       const { request, response } = event as UnpolyEvent;
@@ -153,15 +173,15 @@ class LivePage {
       if (request.fromCache) this.#refetchSoon();
       isUnpolyError = response?.ok === false;
     });
-    on('up:fragment:inserted', ({ target }) => {
-      if (isUnpolyError) keepReturned(target as Element, this.#entered);
+    on('up:fragment:inserted', (event) => {
+      if (isUnpolyError) keepReturned(event.target as Element, this.#entered);
+      this.#checkPage(event);
     });
     // What a library has shown may come from its cache.
-    on('hub:shown', () => this.#refetchSoon());
-    on('turbo:load htmx:afterSettle htmx:historyRestore up:fragment:inserted hub:shown', (event) =>
-      this.#checkPage(event),
-    );
-    on('reset submit focusout pause', () => this.#retryWithheld());
+    on('hub:shown', (event) => {
+      this.#refetchSoon();
+      this.#checkPage(event);
+    });
   }
 
   /** Follows the topics of the page. It may name others than before, or may be another page. */

@@ -15,7 +15,9 @@ const returned = new WeakSet<Element>();
 
 /** Some editors, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
 const EDITORS = 'iframe,canvas,[contenteditable],textarea:not([name])';
-/** What can be compared. */
+/** Visible fields, editable elements and media: what a visitor works with. */
+const CONTROLS = 'input:not([type=hidden]),textarea,select,audio,video,[contenteditable]';
+/** Elements whose values are compared with those that the server sends. */
 export const ENTRIES = 'input,textarea,select,[contenteditable]';
 
 /** The form of a field; for any other element the surrounding one. */
@@ -28,10 +30,8 @@ export function formOf(element: Element): Element | null {
 /** Whether the visitor has entered anything since the page was loaded. */
 let hasEntered = false;
 
-function onEdit({ target, type }: Pick<Event, 'target' | 'type'>): void {
-  if (!(target instanceof Element)) return;
-  // A field that was reset fires a change event when it loses the focus.
-  if (type !== 'input' && !isChanged(target)) return;
+/** The visitor has entered something in an element. */
+function noteEdit(target: Element): void {
   const owner = formOf(target) ?? target;
   touched.set(owner, 'touched');
   hasEntered = true;
@@ -43,22 +43,24 @@ export function on(names: string, listener: (event: Event) => void): void {
   for (const name of names.split(' ')) addEventListener(name, listener, true);
 }
 
-on('input change', onEdit);
+on('input change', ({ target, type }) => {
+  // A field that was reset fires a change event when it loses the focus.
+  if (target instanceof Element && (type === 'input' || isChanged(target))) noteEdit(target);
+});
 /** Whether the visitor may have drawn something in the page. */
 let isDrawnOn = false;
-const onWork = (target: Element): void => onEdit({ target, type: 'input' });
 // Neither a frame nor a canvas, such as that for a signature, says what is typed or drawn in it. A frame gets the focus
 // after the window has lost it. Nothing reports when the visitor goes from one frame to another.
 on('blur', () =>
   setTimeout(() => {
     const isFrame = document.activeElement instanceof HTMLIFrameElement;
-    if (isFrame) document.querySelectorAll('iframe').forEach(onWork);
+    if (isFrame) document.querySelectorAll('iframe').forEach(noteEdit);
   }),
 );
 on('pointerdown', ({ target }) => {
   if (!(target instanceof HTMLCanvasElement)) return;
   isDrawnOn = true;
-  onWork(target);
+  noteEdit(target);
 });
 // These run after all other listeners, when it is known whether a script has kept a form from being reset. What was sent
 // stays until the server shows it: the page after the form may be a download, or that of an error.
@@ -285,7 +287,7 @@ export function isRevisionOfWork(name: string, shown: Element): boolean {
     name === 'value' &&
     shown.matches('[type=hidden]') &&
     REVISION.test(field) &&
-    form?.querySelector(FIELDS) === null &&
+    form?.querySelector(CONTROLS) === null &&
     [...document.getElementsByName(field)].some(
       (one) => (one as HTMLInputElement).value === value && touched.has(formOf(one) ?? one),
     )
@@ -295,15 +297,15 @@ export function isRevisionOfWork(name: string, shown: Element): boolean {
 /** Whether the visitor is at work in an element, or in the smallest surroundings with fields. */
 function isBesideWork(shown: Element): boolean {
   let area: Element | null = shown;
-  while (area?.querySelector(FIELDS) === null) area = area.parentElement;
+  while (area?.querySelector(CONTROLS) === null) area = area.parentElement;
   if (area === null) return false;
   const isWork = (one: Element): boolean => isBusy(one) || touched.has(formOf(one) ?? one);
-  return hasEditor(area) || [...area.querySelectorAll(FIELDS)].some(isWork);
+  return hasEditor(area) || [...area.querySelectorAll(CONTROLS)].some(isWork);
 }
 
 /** Whether the visitor may be at work in an element: a quick answer, before each of thousands of rows is looked at. */
 export function mayHoldWork(root: Element): boolean {
-  const found = root.querySelector([FIELDS, EDITORS, 'form'].join());
+  const found = root.querySelector([CONTROLS, EDITORS, 'form'].join());
   const active = document.activeElement;
   const hasFocus = active !== document.body && root.contains(active);
   return hasEntered || hasFocus || found !== null || formOf(root) !== null;
@@ -316,7 +318,7 @@ export function mayLeave(): boolean {
     ![...document.querySelectorAll('*')].some(
       (one) => touched.has(one) || (one as { editContext?: unknown }).editContext,
     ) &&
-    ![...document.querySelectorAll<HTMLMediaElement>(FIELDS)].some(
+    ![...document.querySelectorAll<HTMLMediaElement>(CONTROLS)].some(
       // Media that have been paused stay as they are, but are not work that would be lost.
       (one) => isBusy(one) && !one.paused,
     ) &&
@@ -333,13 +335,11 @@ export function hasOtherWork(): boolean {
   return isDrawnOn || document.querySelector('dialog[open]') !== null || fields.some(isChanged);
 }
 
-const FIELDS = 'input:not([type=hidden]),textarea,select,audio,video,[contenteditable]';
-
 /** A field, an editor or a frame with the focus. Links and buttons may change while they have it. */
 function isFocused(element: Element): boolean {
   return (
     element === document.activeElement &&
-    (element.matches([FIELDS, EDITORS].join()) || element.localName.includes('-'))
+    (element.matches([CONTROLS, EDITORS].join()) || element.localName.includes('-'))
   );
 }
 

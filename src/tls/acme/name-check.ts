@@ -3,7 +3,7 @@ import { lookup } from 'node:dns/promises';
 import { request } from 'node:http';
 import { isIP } from 'node:net';
 import { connect } from 'node:tls';
-import { codeOf } from '../../kernel/error.ts';
+import { codeOf, ignore } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
 import { challengeName, type Challenges, type FileChallengeType } from './challenges.ts';
 
@@ -129,7 +129,7 @@ function askHttp(
         body += chunk;
         if (body.length > expected.length) response.destroy();
       });
-      response.once('error', () => {});
+      response.once('error', ignore);
       response.once('close', () => {
         const { statusCode = 0 } = response;
         if (statusCode >= 300 && statusCode < 400) resolve('unknown');

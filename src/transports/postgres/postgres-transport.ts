@@ -2,7 +2,7 @@ import { hash, randomUUID } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { HistoryDatabase, Transport, TransportCounts } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
+import { HubgateError, ignore } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { faultOf } from '../../postgres/connection.ts';
@@ -182,7 +182,7 @@ function databaseOf(
     appendWith: async (connection, statement, updates) => {
       await append.storeWith(connection, statement, updates);
       // Appends that are faster than the tail would make it miss what is evicted.
-      await caughtUp().catch(() => {});
+      await caughtUp().catch(ignore);
     },
   };
 }

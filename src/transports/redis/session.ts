@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf, ignore } from '../../kernel/error.ts';
 import type { StoreSession } from '../../kernel/sessions.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
 import type { StoreFault } from '../read-backs.ts';
@@ -105,7 +105,7 @@ export class Session implements StoreSession {
     this.#stopKeepAlive = this.#clock.after(KEEP_ALIVE_MS, () => {
       // Users that may do only what is necessary may not send PING. A refusal is an answer, too.
       const alive = this.#appends.command(COMMAND_TIMEOUT_MS + WAIT_MS, 'WAIT', '0', '0');
-      alive.catch(() => {});
+      alive.catch(ignore);
       this.#keepAlive();
     });
   }
