@@ -3,8 +3,8 @@
 // - While a program is loaded, Node's loader runs some functions thousands of times. V8 takes them for code that
 //   matters and optimises them, which brings 8 MB of its compilers into memory, and it lets the young generation grow
 //   to 8 MB. A gateway without load would keep both, so V8 does neither until everything is loaded.
-// - V8 lets the young generation grow to 128 MB on Node 24, and to 32 MB on Node 20 and 22. More than 24 MB saves a
-//   gateway no CPU that can be measured, and keeps 90 MB resident. `--max-semi-space-size` has no effect once V8
+// - V8 lets the young generation grow to 128 MB on Node 24, and to 32 MB on Node 20 and 22. More than 16 MB saves a
+//   gateway hardly any CPU, and keeps up to 100 MB resident. `--max-semi-space-size` has no effect once V8
 //   runs, but the factor by which it grows has.
 // - V8 lets a small old generation grow to four times of what is in use before it collects it. Half as much again costs
 //   no CPU that can be measured.
@@ -72,7 +72,7 @@ function nodeOptionsMention(pattern: RegExp): boolean {
 }
 
 /** Largest size in bytes to which a half of the young generation of V8 may grow. */
-export const MAX_SEMI_SPACE_BYTES = 12 * 1024 * 1024;
+export const MAX_SEMI_SPACE_BYTES = 8 * 1024 * 1024;
 
 /** Growth of the old generation in percent between two collections of a small heap. 0 is V8's own choice. */
 const OLD_GROWTH = 50;
@@ -102,11 +102,7 @@ export function limitHeap(): void {
 const youngGrowth = {
   option: 'semi-space-growth-factor',
   mentioned: /semi[-_]space/,
-  wanted: () => {
-    const growth = Math.floor(MAX_SEMI_SPACE_BYTES / semiSpaceBytes());
-    // From 1 MB on it doubles twice, and then grows to its limit at once.
-    return growth > GROWS + 1 ? GROWS : Math.max(STAYS, growth);
-  },
+  wanted: () => (semiSpaceBytes() * GROWS <= MAX_SEMI_SPACE_BYTES ? GROWS : STAYS),
 };
 
 const oldGrowth = {
