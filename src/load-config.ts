@@ -32,6 +32,7 @@ import type { PurgeOrder } from './cache/response-caches.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { LoadedConfig, ReadConfig } from './hubfile/loaded.ts';
+import { withoutValues } from './kernel/secret.ts';
 import { HubgateError } from './kernel/error.ts';
 import { readRegularFile } from './kernel/files.ts';
 import { orNull } from './kernel/parse.ts';
@@ -55,6 +56,9 @@ export interface ReadyConfig extends Pick<LoadedConfig, 'warnings' | 'fromEnviro
   readonly files: readonly string[];
 }
 
+/** Values of variables that messages show: ports, host names and paths. */
+const PUBLIC = /^(?:\d+|[a-z\d-]{1,63}(?:\.[a-z\d-]{1,63})+(?::\d+)?|\.{0,2}\/.*)$/;
+
 /**
  * Reads a configuration and performs all checks that open nothing but the files that it names.
  *
@@ -70,8 +74,13 @@ export function loadConfig(
   const loaded = read(file, io, directiveTable, language);
   const problems: Problem[] = [...loaded.problems];
   const counts = new ProblemCounts();
+  const values = loaded.fromEnvironment.filter((word) => !PUBLIC.test(word));
+  const hide = (text: string): string => withoutValues(text, values);
   const report: Report = (about, found, where) => {
-    if (counts.keeps(found)) problems.push(loaded.problemAt(about, found, where));
+    if (!counts.keeps(found)) return;
+    const hint = found.hint === undefined ? {} : { hint: hide(found.hint) };
+    const hidden = { ...found, message: hide(found.message), ...hint };
+    problems.push(loaded.problemAt(about, hidden, where));
   };
   const complete = !hasError(problems);
   const resolved = resolveAt(file, loaded.readable, io, report);

@@ -64,9 +64,30 @@ export function resolvePlaceholders(config: Config, sources: PlaceholderSources)
   const originOf = (part: object): object => resolver.origins.get(part) ?? part;
   const report: Report = (about, problem, where) => {
     const other = where?.other === undefined ? {} : { other: originOf(where.other) };
-    sources.report(about === null ? null : originOf(about), problem, { ...where, ...other });
+    if (about === null) return sources.report(null, problem, { ...where, ...other });
+    const origin = originOf(about);
+    const written = (text: string): string => asWritten(text, about, origin);
+    const { message, hint } = problem;
+    const advice = hint === undefined ? {} : { hint: written(hint) };
+    const said = { ...problem, message: written(message), ...advice };
+    sources.report(origin, said, { ...where, ...other });
   };
   return { config: resolved, files: [...resolver.files], originOf, report };
+}
+
+/** Shorter values are no secrets, and replacing them would change unrelated text. */
+const SHORTEST_HIDDEN = 4;
+
+/** A message about a part in which values from placeholders, which may be secrets, are as the part was written. */
+function asWritten(message: string, resolved: object, origin: object): string {
+  const written = new Map(Object.entries(origin));
+  return Object.entries(resolved).reduce((text, [name, value]) => {
+    const given: unknown = written.get(name);
+    // Host names are public.
+    const isFilled =
+      name !== 'host' && typeof value === 'string' && typeof given === 'string' && value !== given;
+    return isFilled && value.length >= SHORTEST_HIDDEN ? text.replaceAll(value, () => given) : text;
+  }, message);
 }
 
 /**

@@ -99,6 +99,65 @@ describe('a mistake in a Hubfile or a data file', () => {
   }
 });
 
+describe('a variable in the wrong place', () => {
+  const VALUE = 's3cr3t-value-of-the-environment';
+  const site = (line: string): string => `http://:8080 {
+	hub {
+		anonymous
+		issuer https://i.example {
+			publisher {
+				jwt {env.KEY}
+			}
+		}
+		${line}
+	}
+	respond ok
+}`;
+  for (const written of ['{env.KEY}', '{file.key}', '{$KEY}']) {
+    for (const text of [
+      site(`cors_origins ${written}`),
+      site(`publish_origins ${written}`),
+      site(`public_urls ${written}`),
+      site(`issuer ${written} {\n publisher {\n jwt ${written}\n}\n}`),
+      `http://:8080 {\nbasic_auth {\n${written} ${written}\n}\n}`,
+      `http://:8080 {\n@a path /\nhub_x ${written}\n}`,
+    ]) {
+      it(`is not shown: ${text
+        .split('\n')
+        .find((line) => line.includes(written))
+        ?.trim()}`, () => {
+        const problems = ((): readonly { message: string; hint?: string }[] => {
+          try {
+            return loadConfig('Hubfile', {
+              read: (path) => Buffer.from(path.endsWith('key') ? VALUE : text),
+              glob: () => [],
+              env: { KEY: VALUE },
+            }).warnings;
+          } catch (error) {
+            assert.ok(error instanceof ConfigError);
+            return error.problems;
+          }
+        })();
+        assert.ok(problems.length > 0);
+        assert.ok(!JSON.stringify(problems).includes(VALUE), JSON.stringify(problems));
+      });
+    }
+  }
+
+  it('is shown if it is a path, a port or a host name, which the operator has to find', () => {
+    const text = 'https://{$HOST} {\ntls {$DIR}/cert.pem {$DIR}/key.pem\n}';
+    const io = {
+      read: (path: string): Buffer => {
+        if (path.endsWith('.pem')) throw new Error('ENOENT');
+        return Buffer.from(text);
+      },
+      glob: () => [],
+      env: { HOST: 'shop.example', DIR: '/etc/certificates' },
+    };
+    assert.throws(() => loadConfig('Hubfile', io), /\/etc\/certificates\/cert\.pem/);
+  });
+});
+
 describe('a key from a file', () => {
   const hub = (key: string): string =>
     `http://:8080 {
