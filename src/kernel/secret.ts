@@ -73,7 +73,7 @@ function textOrBytes(bytes: Uint8Array): string | Buffer {
 
 /** Names of header fields and parameters whose values grant access. This is the only such list. */
 const SECRET_NAME =
-  /(?:^|[-_.])(?:authorization|cookie)$|^code$|api[-_]?key|(?:access|private)[-_]key|secret|passw(?:or)?d|token|session[-_]?id|credential|(?:^|[-_])(?:auth|jwt|sig|signature)$/i;
+  /(?:^|[-_.[])(?:authorization|cookie)(?:$|[[\]])|^code$|api[-_]?key|(?:access|private)[-_]key|secret|passw(?:or)?d|token|session[-_]?id|credential|(?:^|[-_[])(?:auth|jwt|sig|signature)(?:$|[[\]])/i;
 
 /**
  * Whether the value of a header field or parameter with this name must not be printed: not in a log, not in
@@ -138,7 +138,19 @@ export function withoutSecretParameters(text: string, sign: string): string {
 
 /** The parts of a text that {@link withoutSecretParts} hides, in no order. They may overlap. */
 export function secretParts(text: string): readonly TextRange[] {
-  return [...userInfos(text), ...secretParameters(text), ...credentials(text)];
+  return [...userInfos(text), ...secretParameters(text), ...credentials(text), ...tokens(text)];
+}
+
+/** A JSON Web Token in compact form (RFC 7515 §3.1, RFC 7516 §3.1), whatever it stands behind. */
+const JSON_WEB_TOKEN = /(?<![\w-])eyJ[\w-]{4,}\.[\w-]*\.[\w-]*(?:\.[\w-]*){0,2}/g;
+
+function tokens(text: string): TextRange[] {
+  if (!text.includes('eyJ')) return [];
+  return [...text.matchAll(JSON_WEB_TOKEN)].map(rangeOf);
+}
+
+function rangeOf({ 0: { length }, index }: RegExpExecArray): TextRange {
+  return { start: index, end: index + length };
 }
 
 function withoutRanges(text: string, ranges: readonly TextRange[], sign: string): string {
@@ -152,10 +164,7 @@ function withoutRanges(text: string, ranges: readonly TextRange[], sign: string)
 }
 
 function userInfos(text: string): TextRange[] {
-  return [...text.matchAll(USER_INFO)].map(({ 0: { length }, index }) => ({
-    start: index,
-    end: index + length,
-  }));
+  return [...text.matchAll(USER_INFO)].map(rangeOf);
 }
 
 function secretParameters(text: string): TextRange[] {

@@ -32,6 +32,11 @@ describe('a text without its secret parts', () => {
     ['DPoP SSSSSSSS==', 'DPoP *'],
     ['Basic dXNlcjpwYXNz', 'Basic *'],
     ['basic+dXNlcjpwYXM%3D&b=1', 'basic+*&b=1'],
+    ['/a?Authorization[]=S', '/a?Authorization[]=*'],
+    ['/a?user%5Bjwt%5D=S&b=1', '/a?user%5Bjwt%5D=*&b=1'],
+    ['bearer, eyJhbGciOiJ9.eyJpc3MiOiJ9.c2ln', 'bearer, *'],
+    ['Cf-Access: eyJhbGciOiJ9.eyJpc3MiOiJ9.c2ln,x', 'Cf-Access: *,x'],
+    ['/eyJhbGciOiJ9.a2V5.aXY.dGV4dA.dGFn/x', '/*/x'],
   ] as const) {
     it(`hides the secret of ${text}`, () => assert.equal(shown(text), expected));
   }
@@ -43,6 +48,8 @@ describe('a text without its secret parts', () => {
     'Bearer realm="api", error="invalid_token"',
     '/?q=Basic+training',
     'a bearer of news',
+    'eyJhbGciOiJ9',
+    '/a?authorizations=2',
     '==%3D',
     'https://a.example/@user?x=a@b.example',
     '/?to=http%3A%2F%2Fa.example%2Fmail%40b.example',
@@ -51,9 +58,20 @@ describe('a text without its secret parts', () => {
   }
 
   it('reads a long text with many signs', () => {
-    const long = ['a=', 'Bearer+', '%25', '?', 'token', '%253', '://', '%3A%2F%2F', '@'].map(
-      (part) => part.repeat(20_000),
-    );
+    const long = [
+      'a=',
+      'Bearer+',
+      '%25',
+      '?',
+      'token',
+      '%253',
+      '://',
+      '%3A%2F%2F',
+      '@',
+      'eyJ',
+      'eyJaaaa.',
+      'eyJ-',
+    ].map((part) => part.repeat(20_000));
     for (const text of long) assert.equal(shown(`${text}=x`).length > 0, true);
   });
 });
