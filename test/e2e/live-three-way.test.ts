@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { describe, it } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { LIVE_HUBFILE, openLivePage as live } from '../support/live-page.ts';
+import { LIVE_HUBFILE, openLivePage as live, removeFromServer } from '../support/live-page.ts';
 import { startSite } from '../unit/discovery/site.ts';
 
 describe('a live page with changes by the server, by scripts and by its visitor', () => {
@@ -999,10 +999,7 @@ document.querySelector('#svelte').hydrate_init = true;
     const { page } = its;
     await page.locator('p').pressSequentially('my draft');
     await page.locator('button').click();
-    await page.route('**/', (route) =>
-      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
-    );
-    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await removeFromServer(page);
     await page.locator('#hub-stale').waitFor();
     assert.match((await page.locator('p').textContent()) ?? '', /my draft/);
   });
@@ -1051,10 +1048,7 @@ customElements.define('my-plain', class extends HTMLElement {});
     await field.pressSequentially('my draft');
     await page.locator('a').click();
     await its.change();
-    await page.route('**/', (route) =>
-      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
-    );
-    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await removeFromServer(page);
     await page.locator('#hub-stale').waitFor();
     assert.equal(await field.inputValue(), 'my draft');
   });
@@ -1067,10 +1061,7 @@ customElements.define('my-plain', class extends HTMLElement {});
       if (its === null) return;
       const { page } = its;
       await page.evaluate("document.getElementsByName('stars')[0].value = '4'");
-      await page.route('**/', (route) =>
-        'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
-      );
-      await page.evaluate("void fetch('/', { method: 'POST' })");
+      await removeFromServer(page);
       await page.locator('#hub-stale').waitFor();
       assert.equal(await page.locator('[name=stars]').inputValue(), '4');
     });
@@ -1094,10 +1085,7 @@ customElements.define('my-plain', class extends HTMLElement {});
       const { page } = its;
       await act(page);
       await page.evaluate('window.isOld = true');
-      await page.route('**/', (route) =>
-        'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
-      );
-      await page.evaluate("void fetch('/', { method: 'POST' })");
+      await removeFromServer(page);
       await page.locator('#hub-stale').waitFor({ state: 'attached' });
       assert.equal(await page.evaluate('window.isOld'), true);
     });
@@ -1171,10 +1159,7 @@ customElements.define('my-plain', class extends HTMLElement {});
     `);
     await page.fill('my-field input', 'my draft');
     await page.evaluate('document.activeElement.blur()');
-    await page.route('**/', (route) =>
-      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
-    );
-    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await removeFromServer(page);
     await page.locator('#hub-stale').waitFor();
     assert.equal(await page.locator('my-field input').inputValue(), 'my draft');
   });

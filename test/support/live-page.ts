@@ -70,3 +70,11 @@ export async function openLivePage(
     },
   };
 }
+
+/** The server removes the page at `/`: the script gets a 404 when it fetches the page. */
+export async function removeFromServer(page: Page): Promise<void> {
+  await page.route('**/', (route) =>
+    'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+  );
+  await page.evaluate("void fetch('/', { method: 'POST' })");
+}

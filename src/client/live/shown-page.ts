@@ -111,7 +111,7 @@ export class ShownPage {
     const withheld = this.#show(text, fetched);
     this.waitsForVisitor = withheld.visitor > 0;
     const isAll = withheld.visitor + withheld.script === 0;
-    this.#pending = isAll ? null : text;
+    this.#pending = isAll && withheld.revision === 0 ? null : text;
     clearTimeout(this.#frameworkTimer);
     if (withheld.framework && this.#frameworkMs < LONGEST_WAIT_MS) {
       this.#frameworkMs *= 2;
@@ -125,14 +125,14 @@ export class ShownPage {
     const canonical = canonicalOf(fetched);
     const isOther = Boolean(canonical && this.#canonical) && canonical !== this.#canonical;
     if (this.isOfForm && !mayLeave() && !hasReturned(fetched)) {
-      return { visitor: 1, script: 0, framework: 0, moved: 0 };
+      return { visitor: 1, script: 0, framework: 0, moved: 0, revision: 0 };
     }
     this.isOfForm = false;
     // The URL is that of "the next task" or "my profile". A draft must not stand under the heading of another one, and
     // what a script knows of the page may be about the one before.
     const isAtWork = !mayLeave();
     if (isOther && (isAtWork || hasOtherScripts(fetched))) {
-      return { visitor: Number(isAtWork), script: 1, framework: 0, moved: 0 };
+      return { visitor: Number(isAtWork), script: 1, framework: 0, moved: 0, revision: 0 };
     }
     this.#canonical = canonical;
     if (this.isReplaced && this.isAtPath)

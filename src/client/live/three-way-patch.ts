@@ -52,6 +52,8 @@ export interface Withheld {
   framework: number;
   /** Removals of what a script has moved elsewhere, as the server may have, too. */
   moved: number;
+  /** Revisions of what the visitor is changing. They are not visible, so nobody is told of them. */
+  revision: number;
 }
 
 /**
@@ -61,7 +63,7 @@ export interface Withheld {
  * @param next is consumed
  */
 export function patch(sent: Node, next: Node): Withheld {
-  const withheld = { visitor: 0, script: 0, framework: 0, moved: 0 };
+  const withheld = { visitor: 0, script: 0, framework: 0, moved: 0, revision: 0 };
   patchNode(sent, next, withheld);
   return withheld;
 }
@@ -199,7 +201,7 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
     if (was === is) continue;
     // The visitor has read what belongs to the revision before.
     if (isRevisionOfWork(name, shown)) {
-      withheld.visitor += 1;
+      withheld.revision += 1;
       continue;
     }
     if (seen === was && !isState(name, shown)) copyAttribute(name, next, shown);
